@@ -54,7 +54,8 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.True(t, ok)
 	var p envelope.Plan
 	require.NoError(t, p.Parse(e.Data))
-	p.Stages[1].Owners[3] = 1
+	p.Number, p.Stages[1].Owners[3] = 2, 1
+	p.Moves = []envelope.Move{{Stage: 1, From: 0, To: 1, Groups: []int{3}}}
 	w := sharedlog.NewWriter(log, "rescale", sharedlog.Condition{})
 	w.Force = true
 	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
@@ -78,7 +79,7 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.NoError(t, m.Parse(e.Data))
 	require.Equal(t, []int{3, 4, 5, 6, 7}, m.Owned)
 
-	p.Stages[1].Tasks = 3
+	p.Stages[1].Owners = p.Stages[1].Owners[1:]
 	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
 	require.NoError(t, err)
 	_, err = tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})

@@ -182,7 +182,7 @@ func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Pl
 	if err != nil {
 		return nil, err
 	}
-	plan, err := records.LastPlan(ctx, log, rec.ID, tail)
+	plan, _, err := records.LastPlan(ctx, log, rec.ID, tail)
 	if err == nil && plan == nil {
 		err = fmt.Errorf("job %q has not started", name)
 	}

@@ -1,9 +1,7 @@
 package tasks
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/control"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -154,29 +153,9 @@ func same(name string, have, want map[string]string) error {
 
 // announce writes the plan and the producers of every stream, unless they are in the log.
 func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobRecord) error {
-	// Become the job's manager: appends of a previous manager have no effect from this place on
-	// (pitfall L10).
-	key := tags.ManagerKey(l.Job)
-	mine := binary.LittleEndian.AppendUint64(nil, runtime.Nonce())
-	c, err := log.Get(ctx, key)
-	for err == nil {
-		c, err = log.CompareAndSet(ctx, key, c.Value, mine)
-		lost := errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0
-		if lost && !bytes.Equal(c.Value, mine) {
-			err = nil // another process became it in between: append after it
-			continue
-		}
-		break
-	}
-	if err != nil && !bytes.Equal(c.Value, mine) {
-		return fmt.Errorf("become manager of job %q: %w", l.Job, err)
-	}
-	_, found, err := log.Last(ctx, tags.Control(l.Job), c.Place)
-	if err != nil {
-		return fmt.Errorf("read the plan of job %q: %w", l.Job, err)
-	}
-	if found {
-		return nil
+	c, err := control.Claim(ctx, log, l.Job, runtime.Nonce())
+	if err != nil || c.Plan != nil {
+		return err
 	}
 	plan := envelope.Plan{Job: l.Job, Protocol: rec.Settings["protocol"], Fingerprint: []byte(rec.Settings["plan"])}
 	for i, s := range l.Streams {
@@ -185,14 +164,9 @@ func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobR
 	for i, st := range l.Stages {
 		plan.Stages = append(plan.Stages, envelope.PlanStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Owners: st.Owner})
 	}
-	group := []sharedlog.Record{{Tags: []sharedlog.Tag{tags.Control(l.Job)}, Data: plan.Append(nil)}}
-	for i, s := range l.Streams {
-		p := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}
-		group = append(group, sharedlog.Record{Tags: []sharedlog.Tag{s.All}, Data: p.Append(nil)})
+	var streams []int
+	for i := range l.Streams {
+		streams = append(streams, i)
 	}
-	w := sharedlog.NewWriter(log, fmt.Sprintf("%s/manager#%x", l.Job, mine), sharedlog.Condition{Key: key, Value: mine})
-	if _, err := w.Append(group...).Wait(ctx); err != nil {
-		return fmt.Errorf("write the plan of job %q: %w", l.Job, err)
-	}
-	return nil
+	return c.Append(ctx, &plan, l, streams)
 }

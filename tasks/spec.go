@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/handover"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
@@ -186,6 +187,7 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 	}
 	cfg.Savepoint.Observer = o.Observer
 	cfg.Commits = commits(cfg, o.Logger)
+	cfg.Handover = handover.New(cfg)
 	return cfg, nil
 }
 
@@ -241,14 +243,18 @@ func (s *Spec) joined(ctx context.Context, log sharedlog.Log, plan *exec.Plan, i
 	if err != nil {
 		return nil, err
 	}
-	have, err := records.LastPlan(ctx, log, id, tail)
+	have, _, err := records.LastPlan(ctx, log, id, tail)
 	if err != nil {
 		return nil, err
 	}
 	if have == nil {
 		return nil, fmt.Errorf("job %q is not in the log: is it the log of another cluster?", id)
 	}
-	return cfg, owners(cfg.Layout, have, planHash(plan))
+	if cfg.Plan = have; have.Number > 1 && cfg.Handover == nil {
+		return nil, fmt.Errorf("job %q has been rescaled, which this program cannot continue", id)
+	}
+	cfg.Layout, err = owners(cfg.Layout, have, planHash(plan))
+	return cfg, err
 }
 
 // Together reports whether the tasks of a stage start, commit and fail together, as one unit with
@@ -258,23 +264,26 @@ func (s *Spec) Together(stage int) bool {
 	return err == nil && p.Capabilities().TakesPart(s.Plan.Stages[stage].Sink)
 }
 
-// owners sets the owners of key groups as in the plan in the log.
-func owners(l *layout.Layout, p *envelope.Plan, hash string) error {
-	differ := func(format string, args ...any) error {
-		return fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
+// owners returns the layout with the tasks, and the owners of key groups, of the plan in the log. The
+// first plan has the tasks that the job's settings say.
+func owners(l *layout.Layout, p *envelope.Plan, hash string) (_ *layout.Layout, err error) {
+	differ := func(format string, args ...any) (*layout.Layout, error) {
+		return nil, fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
 	}
 	if !bytes.Equal(p.Fingerprint, []byte(hash)) || len(p.Stages) != len(l.Stages) {
 		return differ("the log has plan %s of %d stages, this program %s of %d", p.Fingerprint, len(p.Stages), hash, len(l.Stages))
 	}
 	for i, st := range p.Stages {
 		mine := &l.Stages[i]
-		if st.Name != l.Plan.Stages[i].Name || st.Tasks != mine.Tasks || len(st.Owners) != mine.Groups {
+		if st.Name != l.Plan.Stages[i].Name || p.Number <= 1 && st.Tasks != mine.Tasks || len(st.Owners) != mine.Groups {
 			return differ("stage %q has %d tasks and %d key groups in the log, %q has %d and %d here",
 				st.Name, st.Tasks, len(st.Owners), l.Plan.Stages[i].Name, mine.Tasks, mine.Groups)
 		}
-		copy(mine.Owner, st.Owners)
+		if l, err = l.With(i, st.Tasks, st.Owners); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	return l, nil
 }
 
 // Same returns an error (ErrSettings) that lists where two descriptions of a job differ in pinned

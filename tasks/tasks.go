@@ -5,6 +5,8 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/embedded"
+	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
@@ -17,7 +19,14 @@ var ErrFenced = runtime.ErrFenced
 type UserError = runtime.UserError
 
 // Job is a running job.
-type Job = runtime.Job
+type Job = embedded.Job
+
+// Rescale is a request to move key groups between the tasks of a stage (Job.Rescale), Rescaled what
+// has been done.
+type (
+	Rescale  = rescale.Request
+	Rescaled = rescale.Result
+)
 
 // Status is a reading of one task's progress.
 type Status = status.Snapshot
@@ -54,5 +63,5 @@ func Start(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) (
 	if err != nil {
 		return nil, err
 	}
-	return runtime.Start(ctx, cfg)
+	return embedded.Start(ctx, cfg)
 }

@@ -237,6 +237,18 @@ var table = []row{
 		why: "it makes a job for tests of committers; a committer passes itself",
 	},
 	{
+		path: "tasks/control", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/records", "tasks/tags"},
+		why: "it appends plans, whoever decides them; it must not know tasks",
+	},
+	{
+		path: "tasks/handover", may: []string{"sharedlog", "operators/exec", "tasks/control", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/rescale", "tasks/runtime", "tasks/tags"},
+		why: "it can be deleted whole: only package tasks imports it",
+	},
+	{
+		path: "tasks/embedded", may: []string{"sharedlog", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
+		why: "it runs the tasks of a job in one process, through what package runtime exports",
+	},
+	{
 		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators/exec", "tasks/deadletter", "tasks/tags"},
 		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
 	},
@@ -265,7 +277,7 @@ var table = []row{
 		why: "it reads single records for readers, tasks and the trimmer, so it knows none of them",
 	},
 	{
-		path: "tasks/retention", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/tags"},
+		path: "tasks/retention", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/rescale", "tasks/tags"},
 		why: "what may be trimmed follows from a job's layout and its log: any process may trim, without a task",
 	},
 	{

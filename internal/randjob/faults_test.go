@@ -92,8 +92,33 @@ func (r *run) fault(ctx context.Context, fault *model.Fault) (over bool, f *Fail
 		return false, nil
 	case model.Savepoint, model.Restore:
 		return r.savepoint(ctx, fault)
+	case model.Rescale:
+		r.rescale(ctx, fault)
+		return false, nil
 	}
 	return false, failure(Failed, "no such fault: %s", fault.Kind)
+}
+
+// rescale begins to move key groups of a stage; the faults that follow happen meanwhile.
+func (r *run) rescale(ctx context.Context, fault *model.Fault) {
+	l := r.running.Layout()
+	var stages []int
+	for s := range l.Plan.Stages {
+		if spec := &l.Plan.Stages[s]; len(spec.Inputs) > 0 && !spec.Sink {
+			stages = append(stages, s)
+		}
+	}
+	if len(stages) == 0 || r.settings.Home != "" || r.settings.Protocol != "fused" && r.settings.Protocol != "marker" {
+		r.played.Skipped++
+		return
+	}
+	s, job := stages[fault.Stage%len(stages)], r.running
+	ask := tasks.Rescale{Stage: l.Plan.Stages[s].Name, Tasks: 1 + fault.Task%l.Stages[s].Groups, Batch: fault.After % 3}
+	r.rescales.Go(func() {
+		if _, err := job.Rescale(ctx, ask); err == nil {
+			r.rescaled.Add(1)
+		}
+	})
 }
 
 // savepoint makes one; under model.Restore another job continues from there.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,7 @@ type Played struct {
 	Faults      map[model.FaultKind]int
 	Points      map[string]int
 	Skipped     int // faults for which the job had ended too soon
+	Rescaled    int // rescales that have reached their goal in the life in which they began
 }
 
 // run is one run of a job, over all lives of its process.
@@ -86,6 +88,8 @@ type run struct {
 	faults   []model.Fault // still to come
 	watching func()        // ends watching the points of package crash
 	newLog   bool          // the next life has another log
+	rescales sync.WaitGroup
+	rescaled atomic.Int64 // rescales that have reached their goal
 
 	played Played
 }
@@ -108,6 +112,7 @@ func Run(ctx context.Context, j *model.Job, dir string) (Played, *Failure) {
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
 	}
 	f := r.run(ctx)
+	r.played.Rescaled = int(r.rescaled.Load())
 	return r.played, f
 }
 
@@ -182,6 +187,7 @@ func (r *run) live(ctx context.Context) (done bool, f *Failure) {
 	}
 	if r.running != nil {
 		r.running.Stop()
+		r.rescales.Wait()
 		r.running = nil
 	}
 	died := r.process.dead.Load()

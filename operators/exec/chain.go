@@ -64,7 +64,9 @@ type Chain interface {
 	// at most once. Positions of names the chain does not know are an error.
 	Restore(ps []Position) error
 
-	// Stand sets, after a restore, the present event time. Nothing fires.
+	// Stand sets the present event time: after a restore, and when key groups have come from other
+	// tasks or have gone to them, so that the operators can compute anew what they derive from the
+	// state of all groups. Nothing fires.
 	Stand(at Bounds)
 
 	// Process processes the items of one section of a data record, after the first in.Done: payload

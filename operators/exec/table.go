@@ -27,9 +27,10 @@ type StateTable interface {
 	// those of a snapshot, which come in any order and may be of any later time: putting an
 	// existing key and deleting a missing one are not errors.
 	Apply(group int, op byte, key, value []byte) error
-	// Restored is called once after the last Apply and before anything else, so that the table can
-	// build its derived data (timers).
-	Restored() error
+	// Restored is called after the last Apply of some key groups and before anything else, so that
+	// the table can build its derived data (timers). Groups that come from another task are restored
+	// while the table is used for others.
+	Restored(groups []int) error
 	// Drop removes a key group (it has moved to another task).
 	Drop(group int)
 	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what

@@ -152,7 +152,7 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, rng *rand.Rand
 		}
 	}
 	for _, table := range tables {
-		if err := table.Restored(); err != nil {
+		if err := table.Restored(t.owned); err != nil {
 			return err
 		}
 	}

@@ -402,12 +402,12 @@ func (m *List[K, V]) Apply(group int, op byte, key, value []byte) error {
 
 // Restored implements StateTable. New values are numbered from the highest existing number,
 // whatever was replayed: a snapshot does not contain other numbers.
-func (m *List[K, V]) Restored() error {
+func (m *List[K, V]) Restored(groups []int) error {
 	if m.disk != nil {
 		m.countHome()
 		return nil
 	}
-	for g := range m.index.groups {
+	for _, g := range groups {
 		m.index.each(g, func(e *listEntry[K, V]) {
 			e.V.next = e.V.afterHighest()
 			e.V.logged = e.V.next

@@ -73,7 +73,7 @@ func TestRestoredListWritesTheSame(t *testing.T) {
 				for _, c := range log {
 					require.NoError(t, restored.Apply(0, c.op, c.key, c.value))
 				}
-				require.NoError(t, restored.Restored())
+				require.NoError(t, restored.Restored([]int{0}))
 				require.Equal(t, live.Len(), restored.Len())
 			}
 		}

@@ -389,8 +389,8 @@ func (m *Map[K, V]) badChange(group int, what string, n, size int, err error) er
 	return fmt.Errorf("state %q, key group %d: %s in change log: %w", m.name, group, what, err)
 }
 
-// Restored calls restored with all entries.
-func (m *Map[K, V]) Restored() error {
+// Restored calls restored with all entries of the groups.
+func (m *Map[K, V]) Restored(groups []int) error {
 	if m.home != nil {
 		m.countHome()
 		return nil
@@ -398,7 +398,7 @@ func (m *Map[K, V]) Restored() error {
 	if m.restored == nil {
 		return nil
 	}
-	for g := range m.index.groups {
+	for _, g := range groups {
 		for _, e := range m.sorted(g) {
 			m.restored(g, &e.Key, &e.V.val)
 		}

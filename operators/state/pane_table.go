@@ -319,12 +319,12 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 }
 
 // Restored implements StateTable: the panes of a group by (key, end).
-func (m *PaneTable[K, A]) Restored() error {
+func (m *PaneTable[K, A]) Restored(groups []int) error {
 	if m.disk != nil {
 		m.countHome()
 		return nil
 	}
-	for g := range m.index.groups {
+	for _, g := range groups {
 		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*Panes[A]) bool { return true }) {
 			slices.SortFunc(e.V.all, func(a, b Pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
 			for i := range e.V.all {

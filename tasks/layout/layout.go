@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
@@ -10,7 +11,8 @@ import (
 )
 
 // Layout is a plan with numbers: how many key groups each stream has, how many tasks each stage
-// has, and which task owns what. It is immutable and shared by the tasks.
+// has, and which task owns what. It is immutable and shared by the tasks; With makes one of other
+// owners.
 type Layout struct {
 	Plan *exec.Plan
 	// Job is the job's id, the part that is unique in every tag of the job.
@@ -116,15 +118,42 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 	return l, nil
 }
 
+// With returns the layout in which a stage has that many tasks, which own its key groups as owner
+// says. It fails if the commits of one of them might not fit one group of the log.
+func (l *Layout) With(stage, tasks int, owner []int) (*Layout, error) {
+	c := *l
+	c.Stages, c.Streams = slices.Clone(l.Stages), slices.Clone(l.Streams)
+	st := &c.Stages[stage]
+	st.Tasks, st.Owner = tasks, slices.Clone(owner)
+	for _, in := range l.Plan.Stages[stage].Inputs {
+		if first := slices.IndexFunc(l.Plan.Stages, func(s exec.StageSpec) bool { return slices.Contains(s.Inputs, in) }); first == stage {
+			c.Streams[in].Owner = st.Owner
+		}
+	}
+	return &c, c.checkTags(stage)
+}
+
+// Most returns how many key groups a task of a stage can own such that each of its commits fits one
+// group of the log.
+func (l *Layout) Most(stage int) int {
+	spec := &l.Plan.Stages[stage]
+	n := sharedlog.MaxGroupTags - len(spec.Outputs) - 1
+	for _, o := range spec.Outputs {
+		n -= l.Streams[o].Groups
+	}
+	return n
+}
+
 // checkTags refuses a plan whose commits might not fit one group (ADR 0005).
 func (l *Layout) checkTags(stage int) error {
 	spec, st := &l.Plan.Stages[stage], &l.Stages[stage]
-	owned := (st.Groups + st.Tasks - 1) / st.Tasks
-	n := owned + len(spec.Outputs) + 1
-	for _, o := range spec.Outputs {
-		n += l.Streams[o].Groups
+	counts, owned := make([]int, st.Tasks), 0
+	for _, task := range st.Owner {
+		counts[task]++
+		owned = max(owned, counts[task])
 	}
-	if n > sharedlog.MaxGroupTags {
+	if most := l.Most(stage); owned > most {
+		n := owned + sharedlog.MaxGroupTags - most
 		return fmt.Errorf("stage %q: one commit may touch %d tags (outputs and state changes by key group), a group of the log holds %d; use fewer key groups",
 			spec.Name, n, sharedlog.MaxGroupTags)
 	}

@@ -49,3 +49,37 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, `stage "source": one commit may touch`)
 	require.ErrorContains(t, err, "use fewer key groups")
 }
+
+// With changes the owners of one stage, and how its producers pack for it.
+func TestWith(t *testing.T) {
+	source := exec.StageSpec{Name: "source", Partitions: 1, Outputs: []int{0}}
+	count := exec.StageSpec{Name: "count", Inputs: []int{0}, Outputs: []int{1}}
+	other := exec.StageSpec{Name: "other", Inputs: []int{0}}
+	l, err := New(plan(source, count, other), "j", 4, 2)
+	require.NoError(t, err)
+	wider, err := l.With(1, 3, []int{0, 0, 1, 2})
+	require.NoError(t, err)
+	require.Equal(t, 3, wider.Stages[1].Tasks)
+	require.Equal(t, []int{3}, wider.Owned(1, 2))
+	require.Equal(t, []int{0, 0, 1, 2}, wider.Streams[0].Owner)
+	require.Equal(t, []int{2, 3}, l.Owned(1, 1), "the layout itself does not change")
+	require.Equal(t, []int{0, 0, 1, 1}, l.Streams[0].Owner)
+	second, err := l.With(2, 1, []int{0, 0, 0, 0})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 0, 1, 1}, second.Streams[0].Owner, "producers pack for the first stage that consumes the stream")
+
+	// A task must not own more groups than fit a commit.
+	p := plan(source, exec.StageSpec{Name: "count", Inputs: []int{0}, Outputs: []int{1}})
+	p.Streams[1].Groups = 10
+	l, err = New(p, "j", 4090, 2)
+	require.NoError(t, err)
+	require.Equal(t, 4084, l.Most(1))
+	owner := make([]int, 4090)
+	_, err = l.With(1, 1, owner)
+	require.ErrorContains(t, err, "use fewer key groups")
+	for g := range 6 {
+		owner[g] = 1
+	}
+	_, err = l.With(1, 2, owner)
+	require.NoError(t, err)
+}

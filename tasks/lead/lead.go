@@ -30,7 +30,10 @@ type stream struct {
 func New(l *layout.Layout) *Lead {
 	d := &Lead{streams: make([]stream, len(l.Streams)), low: make([][]atomic.Uint64, len(l.Stages))}
 	for i, st := range l.Plan.Stages {
-		d.low[i] = make([]atomic.Uint64, l.Stages[i].Tasks)
+		d.low[i] = make([]atomic.Uint64, max(l.Stages[i].Groups, l.Stages[i].Tasks)) // as many tasks as it can have
+		for task := l.Stages[i].Tasks; task < len(d.low[i]); task++ {
+			d.Left(i, task)
+		}
 		for _, in := range st.Inputs {
 			d.streams[in].stages = append(d.streams[in].stages, i)
 		}
@@ -40,6 +43,9 @@ func New(l *layout.Layout) *Lead {
 
 // Consumed records that a task needs nothing below an LSN any more.
 func (d *Lead) Consumed(stage, task int, low sharedlog.LSN) { d.low[stage][task].Store(uint64(low)) }
+
+// Left records that a stage does not have a task, or no longer has it.
+func (d *Lead) Left(stage, task int) { d.low[stage][task].Store(^uint64(0)) }
 
 // Ahead returns by how many bytes the producers of a stream are ahead.
 func (d *Lead) Ahead(stream int) int64 { return d.streams[stream].ahead.Load() }

@@ -60,6 +60,18 @@ const (
 	TransactionDone     Step = "transaction: all commit records are there, no task has an answer"
 )
 
+// A rescale: key groups move between the tasks of a stage.
+const (
+	RescaleSilent    Step = "rescale: a new task waits for key groups"
+	RescalePlanning  Step = "rescale: a plan is on its way"
+	RescalePlanned   Step = "rescale: a plan is in the log, no task was told"
+	RescaleReleasing Step = "rescale: a giver is at the place of its release, which is not made"
+	RescaleReleased  Step = "rescale: a giver's release is acknowledged"
+	RescaleTaking    Step = "rescale: a receiver's first marker is on its way, it has no state"
+	RescaleTaken     Step = "rescale: a receiver has the state of its groups"
+	RescaleSettled   Step = "rescale: the goal is reached"
+)
+
 // A trim of what all tasks have consumed.
 const (
 	TrimDecided Step = "trim: the points are known, none is in the log"

@@ -33,6 +33,8 @@ type Capabilities struct {
 	// Parts: outputs that are appended before their commit, because they are too many for a group,
 	// are marked as parts (envelope.Header.Part), unlike other outputs, which count where they are.
 	Parts bool
+	// Rescales: key groups can move between the running tasks of a stage.
+	Rescales bool
 	// Coordinator: a coordinator decides and appends the commits instead of the task (package txn).
 	Coordinator bool
 	// Together: the tasks commit together, in checkpoints of the whole job
@@ -48,9 +50,11 @@ func (c Capabilities) TakesPart(sink bool) bool { return c.Together && !sink }
 
 type fused struct{}
 
-func (fused) Name() string               { return "fused" }
-func (fused) Capabilities() Capabilities { return Capabilities{KeepsChanges: true, Parts: true} }
-func (fused) NewChangeLog() ChangeLog    { return new(inParts) }
+func (fused) Name() string { return "fused" }
+func (fused) Capabilities() Capabilities {
+	return Capabilities{KeepsChanges: true, Parts: true, Rescales: true}
+}
+func (fused) NewChangeLog() ChangeLog { return new(inParts) }
 func (fused) Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{slices.Concat(outputs, changes, []sharedlog.Record{marker})}
 }
@@ -61,9 +65,11 @@ func (fused) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
 
 type marker struct{}
 
-func (marker) Name() string               { return "marker" }
-func (marker) Capabilities() Capabilities { return Capabilities{Flushes: true, KeepsChanges: true} }
-func (marker) NewChangeLog() ChangeLog    { return new(inParts) }
+func (marker) Name() string { return "marker" }
+func (marker) Capabilities() Capabilities {
+	return Capabilities{Flushes: true, KeepsChanges: true, Rescales: true}
+}
+func (marker) NewChangeLog() ChangeLog { return new(inParts) }
 
 // Commit appends the remaining outputs, and then changes and marker. The same writer appends them,
 // so they follow the outputs in the order (pitfall T3). The changes share the marker's group, so

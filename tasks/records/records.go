@@ -4,7 +4,9 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -34,15 +36,50 @@ func MarkerOf(ctx context.Context, log sharedlog.Log, job, stage string, index, 
 	return m, at, err
 }
 
-// LastPlan returns the newest plan of a job below a place; nil if there is none.
-func LastPlan(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Plan, error) {
+// LastPlan returns the newest plan of a job below a place and the LSN of its record; nil if there is
+// none.
+func LastPlan(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Plan, sharedlog.LSN, error) {
 	e, ok, err := log.Last(ctx, tags.Control(job), below)
 	if err != nil {
-		return nil, fmt.Errorf("read the plan of job %q: %w", job, err)
+		return nil, 0, fmt.Errorf("read the plan of job %q: %w", job, err)
 	}
 	if !ok {
-		return nil, nil
+		return nil, 0, nil
 	}
+	p, err := plan(job, &e)
+	return p, e.LSN, err
+}
+
+// Plans returns the plans of a job in [from, below), in the order of the log, with the LSNs of their
+// records. What was trimmed is left out: newer plans replace it.
+func Plans(ctx context.Context, log sharedlog.Log, job string, from, below sharedlog.LSN) (plans []*envelope.Plan, at []sharedlog.LSN, err error) {
+	if from >= below {
+		return nil, nil, nil
+	}
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Control(job)}, From: from, BelowFloor: true, Until: below})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		b, err := r.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return plans, at, nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("read the plans of job %q: %w", job, err)
+		}
+		for i := range b.Entries {
+			p, err := plan(job, &b.Entries[i])
+			if err != nil {
+				return nil, nil, err
+			}
+			plans, at = append(plans, p), append(at, b.Entries[i].LSN)
+		}
+	}
+}
+
+func plan(job string, e *sharedlog.Entry) (*envelope.Plan, error) {
 	p := new(envelope.Plan)
 	if err := p.Parse(e.Data); err != nil {
 		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", job, e.LSN, err)

@@ -70,7 +70,7 @@ func TestCheckpointAndPlan(t *testing.T) {
 	c, _, err := LastCheckpoint(t.Context(), l, "j", 100)
 	require.NoError(t, err)
 	require.Nil(t, c)
-	p, err := LastPlan(t.Context(), l, "j", 100)
+	p, _, err := LastPlan(t.Context(), l, "j", 100)
 	require.NoError(t, err)
 	require.Nil(t, p)
 
@@ -81,10 +81,10 @@ func TestCheckpointAndPlan(t *testing.T) {
 	require.EqualValues(t, 4, c.Number)
 
 	at = l.append(tags.Control("j"), (&envelope.Plan{Job: "j", Protocol: "fused"}).Append(nil))
-	p, err = LastPlan(t.Context(), l, "j", at+1)
+	p, _, err = LastPlan(t.Context(), l, "j", at+1)
 	require.NoError(t, err)
 	require.Equal(t, "fused", p.Protocol)
 	at = l.append(tags.Control("j"), []byte{0xff})
-	_, err = LastPlan(t.Context(), l, "j", at+1)
+	_, _, err = LastPlan(t.Context(), l, "j", at+1)
 	require.ErrorContains(t, err, `the plan of job "j" at LSN`)
 }

@@ -56,6 +56,8 @@ type Decision struct {
 	// Waits says what for, if there is a goal and no plan; Idle: all goals are reached.
 	Waits string
 	Idle  bool
+	// Ended: the goal cannot be reached, because the stage has ended.
+	Ended bool
 }
 
 // NewControl returns a Control for the stages with these names, as of the newest plan and its goals.
@@ -112,7 +114,7 @@ func (c *Control) Next(f *Facts) Decision {
 			if m := mark(f.Marks[s], task); m == nil || m.Ended {
 				d.Waits = fmt.Sprintf("task %s/%d has not started", c.names[s], task)
 				if m != nil {
-					d.Waits = fmt.Sprintf("stage %s has ended: it cannot be rescaled", c.names[s])
+					d.Ended, d.Waits = true, fmt.Sprintf("stage %s has ended: it cannot be rescaled", c.names[s])
 				}
 				return d
 			}
@@ -169,7 +171,7 @@ func Unfinished(p *Plan, marks []*Marker) string {
 				return fmt.Sprintf("task %d has not released key group %d", m.From, g)
 			case over:
 			case giver.owns(g): // it has ended with its giver, as the stage has
-				if !started {
+				if !started || receiver.Position <= p.LSN { // it will look for the giver's markers
 					return fmt.Sprintf("task %d has not ended", m.To)
 				}
 			case !started || !receiver.owns(g):

@@ -60,3 +60,14 @@ func TestControl(t *testing.T) {
 	f.Marks[0][0] = &Marker{LSN: 20, Position: 19, Owned: []int{0, 1, 3}, Plan: 3, Ended: true}
 	require.Equal(t, "stage keys has ended: it cannot be rescaled", c.Next(f).Waits)
 }
+
+// A group that ends with its giver keeps the step open until the receiver is behind the plan: it looks
+// for the giver's markers when it gets there.
+func TestStepOfAnEndedGiver(t *testing.T) {
+	p := &Plan{Number: 2, LSN: 50, Tasks: 2, Owners: []int{0, 0}, Moves: []Move{{From: 1, To: 0, Groups: []int{1}}}}
+	giver := &Marker{LSN: 60, Position: 55, Owned: []int{1}, Plan: 1, Ended: true}
+	receiver := &Marker{LSN: 58, Position: 50, Owned: []int{0}, Plan: 1}
+	require.Equal(t, "task 0 has not ended", Unfinished(p, []*Marker{receiver, giver}))
+	receiver.LSN, receiver.Position, receiver.Plan = 61, 51, 2
+	require.Empty(t, Unfinished(p, []*Marker{receiver, giver}))
+}

@@ -277,6 +277,10 @@ func (t *Task) Counts(group int, at sharedlog.LSN) bool {
 	return group < len(t.from) && at >= t.from[group]
 }
 
+// From returns the LSN at and above which the task processes the items of a key group, the highest
+// LSN if it owns the group no longer, or not yet.
+func (t *Task) From(group int) sharedlog.LSN { return t.from[group] }
+
 // Blocked reports whether there are groups for which Waits may be true.
 func (t *Task) Blocked() bool { return t.waiting > 0 }
 

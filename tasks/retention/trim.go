@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -29,6 +30,11 @@ import (
 //	                                of a task that has ended: its last marker. Which change logs
 //	                                a task had is in its marker, too (Owned)
 //	transactions (protocol txn)     what its coordinator had written before its newest marker
+//	plans                           the newest one, once every task that reads them is behind it
+//
+// A task belongs to a stage from the plan that names it until it has left; one without a marker may
+// read everything. While key groups of a stage are on their way (rescale.Unfinished), nothing of the
+// stage is trimmed: neither its input, nor its task logs and change logs, nor the plans.
 //
 // Only one goroutine may use it.
 type Trimmer struct {
@@ -109,22 +115,97 @@ func ReadPoints(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([]Poi
 	if err != nil {
 		return nil, err
 	}
-	marks, err := readMarks(ctx, log, l)
+	tail, err := log.Tail(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return Points(l, marks, h), nil
+	plan, at, err := records.LastPlan(ctx, log, l.Job, tail)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := readMarks(ctx, log, l, members(l, plan), tail)
+	if err != nil {
+		return nil, err
+	}
+	return Points(l, Marks{Tasks: marks, Moving: moving(l, plan, at, marks), Plan: at, Rescaled: plan != nil && plan.Number > 1}, h), nil
+}
+
+// Marks is what trimming needs of the records of a job below one tail.
+type Marks struct {
+	// Tasks are the newest markers, by stage and task: of all tasks that a stage has, or had before
+	// the newest plan.
+	Tasks [][]Mark
+	// Moving says by stage why its key groups are on their way; "": they are not. nil: none are.
+	Moving []string
+	// Plan is the LSN of the newest plan. Rescaled: it is not the first one.
+	Plan     sharedlog.LSN
+	Rescaled bool
+}
+
+func (m *Marks) moving(stage int) string {
+	if m.Moving == nil {
+		return ""
+	}
+	return m.Moving[stage]
+}
+
+// members returns how many tasks each stage has as of a plan, with those that leave by it.
+func members(l *layout.Layout, p *envelope.Plan) []int {
+	n := make([]int, len(l.Stages))
+	for s := range n {
+		n[s] = l.Stages[s].Tasks
+		if p != nil && s < len(p.Stages) {
+			n[s] = p.Stages[s].Tasks
+		}
+	}
+	if p != nil {
+		for i := range p.Moves {
+			if m := &p.Moves[i]; int(m.Stage) < len(n) {
+				n[m.Stage] = max(n[m.Stage], int(m.From)+1)
+			}
+		}
+	}
+	return n
+}
+
+// moving returns Marks.Moving.
+func moving(l *layout.Layout, p *envelope.Plan, at sharedlog.LSN, marks [][]Mark) []string {
+	why := make([]string, len(l.Stages))
+	if p == nil {
+		return why
+	}
+	for s := range min(len(why), len(p.Stages)) {
+		step := rescale.Plan{Number: p.Number, LSN: at, Tasks: p.Stages[s].Tasks, Owners: p.Stages[s].Owners}
+		for i := range p.Moves {
+			if m := &p.Moves[i]; int(m.Stage) == s {
+				step.Moves = append(step.Moves, rescale.Move{From: int(m.From), To: int(m.To), Groups: m.Groups, Early: m.Early})
+			}
+		}
+		if len(step.Moves) == 0 {
+			continue
+		}
+		newest := make([]*rescale.Marker, len(marks[s]))
+		for task := range newest {
+			if m := &marks[s][task]; m.LSN > 0 {
+				newest[task] = &rescale.Marker{LSN: m.LSN, Position: m.Position, Owned: m.Owned, Ended: m.Ended, Left: m.Left}
+			}
+		}
+		why[s] = rescale.Unfinished(&step, newest)
+	}
+	return why
 }
 
 // Mark is the part of a task's newest marker that trimming needs.
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
+	Position  sharedlog.LSN
 	// Transactions is as in envelope.Marker.
 	Transactions sharedlog.LSN
 	// Owned are the key groups that the task had.
 	Owned []int
-	Ended bool
+	// Ended: it is the task's last marker. Left: the task has left its stage.
+	Ended, Left bool
 	// Checkpoint is the LSN of the record of the checkpoint that the mark belongs to; 0: the task
 	// commits independently.
 	Checkpoint sharedlog.LSN
@@ -160,19 +241,15 @@ func (c cover) mark(ctx context.Context, log sharedlog.Log, l *layout.Layout, st
 	return Mark{LSN: part.Barrier, Low: m.Low, Checkpoint: c.at}, nil
 }
 
-// readMarks reads the newest marker of every task of a job, by stage and task.
-func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Mark, error) {
-	tail, err := log.Tail(ctx)
-	if err != nil {
-		return nil, err
-	}
+// readMarks reads the newest marker of so many tasks of each stage of a job, by stage and task.
+func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout, members []int, tail sharedlog.LSN) ([][]Mark, error) {
 	cover, err := newestCover(ctx, log, l, tail)
 	if err != nil {
 		return nil, err
 	}
 	marks := make([][]Mark, len(l.Stages))
 	for s := range l.Stages {
-		marks[s] = make([]Mark, l.Stages[s].Tasks)
+		marks[s] = make([]Mark, members[s])
 		for i := range marks[s] {
 			m, at, err := records.LastMarker(ctx, log, l.Job, l.Plan.Stages[s].Name, i, tail)
 			if err != nil {
@@ -188,7 +265,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Ma
 				}
 				continue
 			}
-			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Owned: m.Owned, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Position: m.Position, Transactions: m.Transactions, Owned: m.Owned, Ended: m.Ended, Left: m.Left}
 		}
 	}
 	return marks, nil
@@ -201,12 +278,12 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 		return err
 	}
 	all := []sharedlog.Tag{tags.Control(t.layout.Job), tags.Checkpoints(t.layout.Job), tags.Acks(t.layout.Job)}
-	for _, p := range Points(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
+	for _, p := range Points(t.layout, Marks{Tasks: make([][]Mark, len(t.layout.Stages))}, Held{}) {
 		all = append(all, p.Tags...)
 	}
 	for s, st := range t.layout.Stages {
 		all = append(all, st.Changes...)
-		for i := range st.Tasks {
+		for i := range max(st.Tasks, st.Groups) { // as many as it can have had
 			name := t.layout.Plan.Stages[s].Name
 			all = append(all, tags.Task(t.layout.Job, name, i), tags.Transactions(t.layout.Job, name, i))
 		}
@@ -235,7 +312,12 @@ type Point struct {
 
 // Points decides how far a job's tags may be trimmed, given the newest markers of its tasks and
 // the lowest hold on its change logs.
-func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
+func Points(l *layout.Layout, of Marks, held Held) (points []Point) {
+	marks := of.Tasks
+	plans := Point{What: "plans", Tags: []sharedlog.Tag{tags.Control(l.Job)}, Held: "the newest"}
+	if of.Rescaled {
+		plans.Before = of.Plan
+	}
 	streams := make([]Point, len(l.Streams))
 	for i := range streams {
 		s := &l.Streams[i]
@@ -245,8 +327,21 @@ func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
 	for s := range l.Stages {
 		spec := &l.Plan.Stages[s]
 		for i, m := range marks[s] {
+			if m.Left {
+				continue // it needs nothing any more; its log is kept for when it is named again
+			}
 			made.Before = max(made.Before, m.Checkpoint)
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
+			if len(spec.Inputs) > 0 && !spec.Sink && m.Low < plans.Before {
+				plans.Before, plans.Held = 0, name
+			}
+			if why := of.moving(s); why != "" {
+				plans.Before, plans.Held = 0, why
+				for _, in := range spec.Inputs {
+					streams[in].Before, streams[in].Held = 0, why
+				}
+				continue
+			}
 			points = append(points, Point{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
 			for _, in := range spec.Inputs {
 				if p := &streams[in]; p.Held == noConsumer || m.Low < p.Before {
@@ -273,6 +368,9 @@ func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
 	}
 	if made.Before > 0 {
 		points = append(points, made)
+	}
+	if of.Rescaled {
+		points = append(points, plans)
 	}
 	return append(points, streams...)
 }

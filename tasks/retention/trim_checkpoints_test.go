@@ -44,10 +44,12 @@ func TestTrimBehindCheckpoints(t *testing.T) {
 	}
 	complete := func(c *envelope.Checkpoint) sharedlog.LSN { return put(tags.Checkpoints("j"), c.Append(nil)) }
 	points := func() map[string]sharedlog.LSN {
-		marks, err := readMarks(t.Context(), log, l)
+		tail, err := log.Tail(t.Context())
+		require.NoError(t, err)
+		marks, err := readMarks(t.Context(), log, l, members(l, nil), tail)
 		require.NoError(t, err)
 		all := map[string]sharedlog.LSN{}
-		for _, p := range Points(l, marks, Held{}) {
+		for _, p := range Points(l, Marks{Tasks: marks}, Held{}) {
 			all[p.What] = p.Before
 		}
 		return all

@@ -21,7 +21,7 @@ func TestTrimTransactions(t *testing.T) {
 	}
 	l, err := layout.New(plan, "j", 4, 1)
 	require.NoError(t, err)
-	p := Points(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
+	p := Points(l, Marks{Tasks: [][]Mark{{{LSN: 90, Transactions: 80}}}}, Held{})
 	require.Contains(t, p, Point{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
 }
 
@@ -35,7 +35,7 @@ func TestTrimWhatTheMarkerOwns(t *testing.T) {
 	l, err := layout.New(plan, "j", 4, 2)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 1}, l.Owned(1, 0))
-	points := Points(l, [][]Mark{{{}}, {{LSN: 80, Low: 70, Kept: 40, Owned: []int{0, 3}}, {}}}, Held{})
+	points := Points(l, Marks{Tasks: [][]Mark{{{}}, {{LSN: 80, Low: 70, Kept: 40, Owned: []int{0, 3}}, {}}}}, Held{})
 	i := slices.IndexFunc(points, func(p Point) bool { return p.What == "state of count/0" })
 	require.Equal(t, []sharedlog.Tag{"C/j/count/0", "C/j/count/3"}, points[i].Tags)
 	require.EqualValues(t, 40, points[i].Before)
@@ -72,7 +72,7 @@ func TestTrimPoints(t *testing.T) {
 			var logs, state []string
 			var bids string
 			rows := "none"
-			for _, p := range Points(l, [][]Mark{{c.source}, {c.first, c.other}}, c.held) {
+			for _, p := range Points(l, Marks{Tasks: [][]Mark{{c.source}, {c.first, c.other}}}, c.held) {
 				switch kind, _, _ := strings.Cut(p.What, " "); {
 				case p.What == "stream bids":
 					bids = fmt.Sprintf("%d by %s", p.Before, p.Held)

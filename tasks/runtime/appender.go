@@ -27,8 +27,8 @@ type appender struct {
 type flight struct {
 	pending *sharedlog.Pending
 	commits bool
-	results bool                   // this append or an earlier one has output
-	landed  func(at sharedlog.LSN) // nil: none (Engine.Landed)
+	results bool                     // this append or an earlier one has output
+	landed  []func(at sharedlog.LSN) // Engine.Landed
 	records int
 	number  uint64 // number of the append
 }
@@ -56,8 +56,8 @@ func (a *appender) landed(ctx context.Context) error {
 		return Refused(err, a.instance)
 	}
 	last := first + sharedlog.LSN(f.records-1)
-	if f.landed != nil {
-		f.landed(last)
+	for _, landed := range f.landed {
+		landed(last)
 	}
 	for i := range a.ahead {
 		a.ahead[i].Landed(f.number, last)

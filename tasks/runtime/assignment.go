@@ -6,6 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/tags"
 )
 
 // assignment is which part of a job a task is.
@@ -17,6 +18,7 @@ type assignment struct {
 	owned []int           // key groups, or partitions, ascending
 	from  []sharedlog.LSN // by key group: what counts at or above it is the task's to process
 	input []int           // stream -> input of the chain, -1 if not consumed
+	plans bool            // the task's input has the plans
 }
 
 // never is the LSN from which the task processes the items of a group of another task.
@@ -48,6 +50,9 @@ func (a *assignment) counts(group int, at sharedlog.LSN) bool {
 // inputTags returns the tags of the task's input.
 func (a *assignment) inputTags(l *layout.Layout) []sharedlog.Tag {
 	var in []sharedlog.Tag
+	if a.plans {
+		in = append(in, tags.Control(l.Job))
+	}
 	for _, stream := range a.spec.Inputs {
 		s := &l.Streams[stream]
 		in = append(in, s.All)

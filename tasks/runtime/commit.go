@@ -82,6 +82,9 @@ func (t *task) marker() sharedlog.Record {
 	t.scratch.seen = m.Seen
 	t.promise.Put(m)
 	m.Snapshot, m.Kept = t.named()
+	if t.moves != nil {
+		t.moves.Marker(m)
+	}
 	for _, p := range t.scratch.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})
 	}
@@ -104,7 +107,7 @@ func (t *task) takeOutputs(commit uint64) (records []sharedlog.Record) {
 // otherwise records that need not wait would overtake records that do.
 func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sharedlog.Record {
 	out, stream := t.out.streams[i], t.spec.Outputs[i]
-	sl := &t.cfg.Layout.Streams[stream]
+	sl := &t.cfg.Present().Streams[stream]
 	h := envelope.Header{
 		Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.inst.number, Commit: commit, Stream: uint32(stream),
 		Part: t.out.parts && t.cfg.Protocol.Capabilities().Parts,
@@ -125,6 +128,9 @@ func (t *task) takeChanges() ([]sharedlog.Record, error) {
 	t.collectChanges()
 	if err := t.out.changes.Err(); err != nil {
 		return nil, t.tooLarge(err)
+	}
+	for _, g := range t.out.released {
+		t.out.partGroups[g] = true // what was appended before, and never committed, is void
 	}
 	if len(t.out.changes.Touched()) == 0 && len(t.out.partGroups) == 0 {
 		return nil, nil
@@ -151,7 +157,7 @@ func (t *task) packChanges(others map[int]bool, part bool) []sharedlog.Record {
 	if len(records) == 0 {
 		records = append(records, sharedlog.Record{Data: envelope.AppendSections(nil, envelope.Changes, h, nil)})
 	}
-	for _, g := range t.owned {
+	for g := range tags {
 		if r := &records[0]; others[g] && t.out.changes.Section(g).Items == 0 {
 			r.Tags = append(r.Tags, tags[g])
 		}

@@ -2,10 +2,12 @@ package runtime
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
@@ -15,8 +17,12 @@ import (
 
 // Config is what all tasks of a job share.
 type Config struct {
-	Log      sharedlog.Log
-	Layout   *layout.Layout
+	Log sharedlog.Log
+	// Layout is the job's layout when the process started. The present one is Present.
+	Layout  *layout.Layout
+	present atomic.Pointer[layout.Layout]
+	// Plan is the newest plan of the job at that time.
+	Plan     *envelope.Plan
 	Protocol progress.Protocol
 	// Commits is how the tasks commit under that protocol.
 	Commits Commits
@@ -59,6 +65,8 @@ type Config struct {
 	DropState []string
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble
+	// Handover moves key groups between the tasks of a stage; nil: nothing does.
+	Handover Handover
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
 	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
@@ -69,6 +77,18 @@ type Config struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
 }
+
+// Present returns the job's layout as of the newest plan that this process knows. Safe for concurrent
+// use.
+func (c *Config) Present() *layout.Layout {
+	if l := c.present.Load(); l != nil {
+		return l
+	}
+	return c.Layout
+}
+
+// SetPresent sets the layout as of a newer plan. Safe for concurrent use.
+func (c *Config) SetPresent(l *layout.Layout) { c.present.Store(l) }
 
 // Reached tells the observer that the job has reached a step; e names the step, and the task if it
 // is a task's. Safe for concurrent use.

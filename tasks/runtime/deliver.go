@@ -77,6 +77,8 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		}
 		t.done(e.LSN)
 		return t.advance(ctx)
+	case envelope.KindPlan:
+		return t.plan(ctx, e)
 	default:
 		return fmt.Errorf("a record of kind %d does not belong on a stream", kind)
 	}
@@ -211,12 +213,12 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 // advance moves event time to the table's watermark. It commits between two timers if their output
 // is too much for one commit, and ends the task when all producers have ended.
 func (t *task) advance(ctx context.Context) error {
-	in := t.in.table.Lowest()
-	if err := t.advanceTo(ctx, in.Time); err != nil {
+	time, idle := t.capped(t.in.table.Lowest())
+	if err := t.advanceTo(ctx, time); err != nil {
 		return err
 	}
-	if in.Idle != t.promise.Idle {
-		t.promise.Idle, t.dirty = in.Idle, true
+	if idle != t.promise.Idle {
+		t.promise.Idle, t.dirty = idle, true
 	}
 	return t.committer.Advanced(ctx)
 }

@@ -147,9 +147,10 @@ func (e *Engine) Ended() bool { return e.t.promise.Ended }
 // End sets whether the task ends with the next marker.
 func (e *Engine) End(ended bool) { e.t.promise.Ended = ended }
 
-// InputEnded reports whether all producers have ended and the last timers have fired.
+// InputEnded reports whether all producers have ended, the last timers have fired, and no key groups
+// are on their way to or from the task.
 func (e *Engine) InputEnded() bool {
-	return e.t.promise.Time == exec.MaxTime && e.t.in.table.Ended()
+	return e.t.promise.Time == exec.MaxTime && e.t.in.table.Ended() && !e.t.open()
 }
 
 // Deliver processes held records that count now.
@@ -192,10 +193,11 @@ func (e *Engine) Append(ctx context.Context, group []sharedlog.Record, commits b
 	return e.t.log.append(ctx, group, commits)
 }
 
-// Landed sets what is called, by the task, when the newest append is acknowledged. at is the LSN of
-// its last record.
+// Landed adds to what is called, by the task, when the newest append is acknowledged. at is the LSN
+// of its last record.
 func (e *Engine) Landed(f func(at sharedlog.LSN)) {
-	e.t.log.inflight[len(e.t.log.inflight)-1].landed = f
+	newest := &e.t.log.inflight[len(e.t.log.inflight)-1]
+	newest.landed = append(newest.landed, f)
 }
 
 // Acknowledged waits until everything appended is acknowledged.

@@ -40,13 +40,24 @@ func NewExecutor(cfg *Config) *Executor {
 	return &Executor{cfg: cfg, warm: map[taskKey]*standby{}}
 }
 
-// Layout returns the job's layout.
-func (e *Executor) Layout() *layout.Layout { return e.cfg.Layout }
+// Layout returns the job's layout, as of the newest plan that this process knows.
+func (e *Executor) Layout() *layout.Layout { return e.cfg.Present() }
 
 // Drain asks the sources among the executor's tasks to stop for savepoint n; the tasks behind them stop
 // when they have processed all of it (ErrDrained). Drain(0) withdraws the request for tasks that
 // start later. The numbers of a job rise.
 func (e *Executor) Drain(n uint64) { e.drain.Store(n) }
+
+// Config returns what the tasks share.
+func (e *Executor) Config() *Config { return e.cfg }
+
+// Measure makes the tasks that start from now on count how far they are ahead of each other. All
+// tasks of the job must run in this process.
+func (e *Executor) Measure() { e.lead = lead.New(e.cfg.Layout) }
+
+// Ahead returns by how many bytes of items the producers of a stream are ahead of its consumers, if
+// that is measured.
+func (e *Executor) Ahead(stream int) int64 { return e.lead.Ahead(stream) }
 
 // Handle refers to one instance of a task.
 type Handle struct {
@@ -64,36 +75,41 @@ type Handle struct {
 // attempt of the job, under a protocol whose tasks commit together; no task starts twice in one
 // attempt. Other tasks, including the sinks of such a job, ignore it.
 func (e *Executor) Begin(ctx context.Context, stage, index int, of Attempt) (*Handle, error) {
-	t, err := e.prepare(stage, index, of)
+	r, err := e.Prepare(stage, index, of, false)
 	if err != nil {
 		return nil, err
 	}
-	return e.begin(ctx, t), nil
+	e.Start(ctx, r)
+	return r, nil
 }
 
-// prepare returns an instance of a task that can start in an attempt.
-func (e *Executor) prepare(stage, index int, of Attempt) (*task, error) {
+// Prepare is Begin without the start: Start or Discard must follow. newcomer says that a plan is about
+// to make the task one of its stage, so that it waits for it.
+func (e *Executor) Prepare(stage, index int, of Attempt, newcomer bool) (*Handle, error) {
 	t, err := e.take(stage, index)
 	if err == nil {
 		err = t.commitAs(of)
 	}
 	if err != nil {
-		return nil, e.name(stage, index, err)
+		return nil, e.Name(stage, index, err)
 	}
-	return t, nil
+	r := &Handle{task: t, done: make(chan struct{}), stop: make(chan struct{}), warm: t.snaps.warm > 0}
+	t.asked.stop, t.asked.drain, t.asked.enter = r.stop, &e.drain, newcomer
+	return r, nil
 }
 
-func (e *Executor) begin(ctx context.Context, t *task) *Handle {
-	ctx, kill := context.WithCancel(ctx)
-	r := &Handle{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill, warm: t.snaps.warm > 0}
-	t.asked.stop, t.asked.drain = r.stop, &e.drain
+// Discard releases the resources of a task that is prepared and will not start.
+func (r *Handle) Discard() error { return r.task.close() }
+
+// Start starts a task that is prepared. The end of ctx ends it as a crash would.
+func (e *Executor) Start(ctx context.Context, r *Handle) {
+	ctx, r.kill = context.WithCancel(ctx)
 	go func() {
 		defer close(r.done)
-		defer kill()
+		defer r.kill()
 		r.err = errGoexit // this remains if run does not return
-		r.err = e.run(ctx, t)
+		r.err = e.run(ctx, r.task)
 	}()
-	return r
 }
 
 // run runs a task's instance, and the instances that replace it after a failure of the job's code
@@ -131,6 +147,20 @@ func (r *Handle) Err() error { return r.err }
 // Stop asks the task to commit what it has done and to end. It does not wait.
 func (r *Handle) Stop() { r.once.Do(func() { close(r.stop) }) }
 
+// Kill ends the task as a crash would. It does not wait.
+func (r *Handle) Kill() { r.kill() }
+
+// Stage and Index are the task's; StageName is the stage's name.
+func (r *Handle) Stage() int        { return r.task.stage }
+func (r *Handle) Index() int        { return r.task.index }
+func (r *Handle) StageName() string { return r.task.spec.Name }
+
+// Newcomer is what Prepare was told.
+func (r *Handle) Newcomer() bool { return r.task.asked.enter }
+
+// Instance is the number of the instance, 0 until it has replaced its predecessors.
+func (r *Handle) Instance() uint64 { return r.task.status.Instance.Load() }
+
 // Status reads the task's status.
 func (r *Handle) Status() status.Snapshot {
 	s := r.task.status.Read(r.task.spec.Name, r.task.index)
@@ -138,6 +168,7 @@ func (r *Handle) Status() status.Snapshot {
 	return s
 }
 
-func (e *Executor) name(stage, task int, err error) error {
+// Name adds to an error which task it is of.
+func (e *Executor) Name(stage, task int, err error) error {
 	return fmt.Errorf("stage %q, task %d: %w", e.cfg.Layout.Plan.Stages[stage].Name, task, err)
 }

@@ -3,14 +3,12 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
-	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
@@ -137,99 +135,6 @@ func (t *task) checkKey(e *checkpoint.Entry) error {
 	}
 	if c, ok := t.tables[table].(exec.KeyChecker); ok {
 		return c.CheckKey(key)
-	}
-	return nil
-}
-
-// Savepoint stops the job with nothing in flight, saves its state under a name, and resumes it;
-// with stop, the job ends with ErrDrained instead. If the savepoint fails, or ctx ends, the job
-// continues without it; a job that has ended has no savepoint.
-func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
-	cfg := j.executor.cfg
-	if !cfg.Protocol.Capabilities().KeepsChanges {
-		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
-	}
-	if err := j.stay(); err != nil {
-		return nil, fmt.Errorf("savepoint %q: %w", name, err)
-	}
-	defer j.leave()
-	j.restartMu.Lock()
-	defer j.restartMu.Unlock()
-	// The number identifies the savepoint: tasks stop once for each. It rises also if the clock does
-	// not, and is above those of the job's earlier processes if the clock is.
-	j.savepoint = max(uint64(max(cfg.Clock().UnixNano(), 0)), j.savepoint+1)
-	number := j.savepoint
-	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
-	if err != nil {
-		return nil, err
-	}
-	held, err := retention.TakeHold(ctx, cfg.Log, cfg.Layout.Job, "savepoint "+name, sharedlog.First)
-	if err != nil {
-		return nil, err
-	}
-	defer held.Release()
-	if err := m.Copy(ctx); err != nil { // most of it, while the job runs
-		return nil, err
-	}
-	drained, err := j.drain(number)
-	if err != nil {
-		return nil, err
-	}
-	if len(drained) == 0 {
-		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, errEnded)
-	}
-	cfg.Reached(observe.Event{Step: observe.SavepointDrained})
-	man, err := m.Finish(ctx)
-	if err == nil && stop {
-		if err = savepoint.Confirm(ctx, cfg.Checkpoints, man); err == nil {
-			j.fail(ErrDrained)
-			return man, nil
-		}
-	}
-	if rerr := j.resume(drained); err != nil || rerr != nil {
-		return nil, errors.Join(err, rerr)
-	}
-	if err := savepoint.Confirm(ctx, cfg.Checkpoints, man); err != nil {
-		return nil, err
-	}
-	return man, nil
-}
-
-// drain stops the job's tasks for savepoint n and returns those that have stopped for it; the
-// others had ended. It waits for every task even if the caller gives up: a source that was asked to
-// stop cannot continue, and so the tasks behind it will stop too. After an error the job ends.
-func (j *Job) drain(n uint64) (drained []*Handle, err error) {
-	j.executor.Drain(n)
-	defer j.executor.Drain(0)
-	j.mu.Lock()
-	var all []*Handle
-	for _, tasks := range j.tasks {
-		all = append(all, tasks...)
-	}
-	j.mu.Unlock()
-	for _, r := range all {
-		<-r.done
-		switch {
-		case errors.Is(r.err, ErrDrained):
-			drained = append(drained, r)
-		case r.err != nil && err == nil:
-			err = r.err
-		}
-	}
-	return drained, err
-}
-
-// resume restarts the tasks that drain has stopped.
-func (j *Job) resume(drained []*Handle) error {
-	for _, r := range drained {
-		t, err := j.executor.prepare(r.task.stage, r.task.index, Attempt{})
-		if err != nil {
-			j.fail(err)
-			return err
-		}
-		j.mu.Lock()
-		j.begin(t)
-		j.mu.Unlock()
 	}
 	return nil
 }

@@ -19,11 +19,17 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var sources []checkpoint.Source
 	for _, g := range t.owned {
-		sources = append(sources, t.source(g, t.inst.place))
+		if !t.snaps.joining[g] {
+			sources = append(sources, t.source(g, t.inst.place))
+		}
 	}
 	t.snaps.maker = t.snapshotMaker(sources)
+	for g := range t.snaps.joining {
+		t.snaps.maker.Expect(g)
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { t.snaps.maker.Run(ctx) })
+	t.snaps.beside = func(f func(ctx context.Context)) { wg.Go(func() { f(ctx) }) }
 	return func() {
 		cancel()
 		wg.Wait()
@@ -44,6 +50,86 @@ func (t *task) snapshotMaker(sources []checkpoint.Source) *snapshot.Maker {
 			_ = Retry(ctx, cfg, "no snapshot can be made for now; processing continues, and the change log grows", f)
 		},
 	}, sources, t.snaps.kept)
+}
+
+// Received says from which release key groups come, and what the giver's marker said of their
+// snapshots.
+type Received struct {
+	Groups         []int
+	Snapshot, Kept sharedlog.LSN
+}
+
+// Receive makes the commit by which the task takes over key groups from other tasks. Its snapshots
+// follow their change logs once the commit is in the log for good: its LSN is then their token, which
+// rises from owner to owner.
+// fresh says that the task has no other groups.
+func (e *Engine) Receive(ctx context.Context, all []Received, fresh bool) error {
+	t := e.t
+	if t.snaps.joining == nil {
+		t.snaps.joining = map[int]bool{}
+	}
+	for i, r := range all {
+		t.snaps.received(r, fresh && i == 0)
+		for _, g := range r.Groups {
+			t.snaps.joining[g] = true
+			if t.snaps.maker != nil {
+				t.snaps.maker.Expect(g)
+			}
+		}
+	}
+	if err := e.Commit(ctx); err != nil {
+		return err
+	}
+	e.Landed(func(at sharedlog.LSN) {
+		for _, r := range all {
+			t.joined(r, at)
+		}
+	})
+	return nil
+}
+
+// received changes what the next marker says, so that it holds for groups that come from another
+// task. The task has no other groups if first is set.
+func (s *snapshots) received(r Received, first bool) {
+	if first {
+		s.named, s.kept = r.Snapshot, r.Kept
+		return
+	}
+	s.kept = min(s.kept, r.Kept)
+	switch {
+	case s.named == 0:
+		s.named = min(r.Snapshot, sharedlog.First) // there is one, at least of these groups
+	case r.Snapshot > 0:
+		s.named = min(s.named, r.Snapshot)
+	}
+}
+
+// joined makes the snapshots follow the change logs of groups that the task has taken over by a
+// commit at an LSN.
+func (t *task) joined(r Received, at sharedlog.LSN) {
+	if t.snaps.maker == nil {
+		return // there is no store, or the task has no state
+	}
+	t.snaps.beside(func(ctx context.Context) {
+		_ = Retry(ctx, t.cfg, "the log does not say what is durable; snapshots wait for it", func(ctx context.Context) error {
+			return checkpoint.Durable(ctx, t.cfg.Log, at+1)
+		})
+		for _, g := range r.Groups {
+			if ctx.Err() == nil {
+				t.snaps.maker.Add(t.source(g, at), r.Kept)
+			}
+		}
+	})
+}
+
+// unfollow ends the snapshots of groups that the task has given away.
+func (t *task) unfollow(groups []int) {
+	for _, g := range groups {
+		delete(t.snaps.joining, g)
+		if t.snaps.maker != nil {
+			t.snaps.maker.Drop(g)
+		}
+	}
 }
 
 // source returns a key group's change log; the task is the group's only writer since token.

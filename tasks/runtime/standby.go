@@ -110,11 +110,11 @@ func (t *task) begun(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, found, err := t.lastMarker(ctx, tail)
+		m, _, err := t.lastMarker(ctx, tail)
 		if errors.Is(err, sharedlog.ErrTrimmed) { // since tail was read: there are newer ones
 			return nil
 		}
-		if err != nil || found {
+		if err != nil || m != nil {
 			return err
 		}
 		select {
@@ -131,6 +131,7 @@ func (t *task) follow(ctx context.Context) error {
 	if err := t.begun(ctx); err != nil {
 		return err
 	}
+	t.snaps.had = t.owned
 	from := make([]sharedlog.LSN, len(t.owned))
 	// Until it has caught up once, this hold prevents trimming of what it still has to read;
 	// afterwards it is ahead of the trim points.

@@ -52,6 +52,8 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 		return nil, errors.Join(err, t.close())
 	}
 	t.tables = t.chain.Tables()
+	t.moves = t.mover()
+	t.plans = t.moves != nil
 	return t, nil
 }
 
@@ -75,24 +77,33 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 		return err
 	}
 	t.reached(observe.RecoveryFenced)
-	last, found, err := t.lastMarker(ctx, place)
-	if err == nil && !(found && last.Ended) {
+	last, at, err := t.lastMarker(ctx, place)
+	if err == nil && !ended(last) {
 		t.inst.place = place
 		if place, err = register(ctx, place); err == nil && place != t.inst.place {
 			t.inst.place = place
-			last, found, err = t.lastMarker(ctx, place)
+			last, at, err = t.lastMarker(ctx, place)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	t.inherit(last)
-	if found && last.Ended {
+	if ended(last) {
 		t.promise.Ended = true
 		return nil
 	}
+	found := last != nil
 	if n := t.asked.drain.Load(); n > 0 && found && last.Drained == n {
 		return ErrDrained
+	}
+	if t.moves != nil {
+		if found {
+			t.number = last.Commit
+		}
+		if entered, err := t.moves.Begin(ctx, last, at, place); entered || err != nil {
+			return err
+		}
 	}
 	if err := t.chain.Open(t.owned); err != nil {
 		return err
@@ -134,7 +145,7 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 // ready prepares a task that has its state to read its input from a position.
 func (t *task) ready(from sharedlog.LSN) (err error) {
 	for _, table := range t.tables {
-		if err := table.Restored(); err != nil {
+		if err := table.Restored(t.owned); err != nil {
 			return err
 		}
 	}
@@ -142,6 +153,7 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
 	if len(t.spec.Inputs) > 0 {
 		t.in.from = max(from, sharedlog.First)
+		t.in.next = t.in.from
 		if t.in.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(t.cfg.Layout), From: t.in.from, BelowFloor: true}); err != nil {
 			return err
 		}
@@ -152,11 +164,14 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 	return nil
 }
 
-// lastMarker returns the newest marker of the task's predecessors.
-func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.Marker, bool, error) {
-	m, _, err := records.MarkerOf(ctx, t.cfg.Log, t.cfg.Layout.Job, t.spec.Name, t.stage, t.index, place)
-	return m, m != nil, err
+// lastMarker returns the newest marker of the task's predecessors, nil if there is none, and its LSN.
+func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.Marker, sharedlog.LSN, error) {
+	return records.MarkerOf(ctx, t.cfg.Log, t.cfg.Layout.Job, t.spec.Name, t.stage, t.index, place)
 }
+
+// ended reports whether a marker is the last one that a task ever makes. A task that has left its
+// stage may be named again.
+func ended(m *envelope.Marker) bool { return m != nil && m.Ended && !m.Left }
 
 // inherit takes over the counts of the predecessor's newest marker, nil if there is none.
 func (t *task) inherit(last *envelope.Marker) {

@@ -18,8 +18,11 @@ import (
 // snapshots is what a task knows of the snapshots of its state.
 type snapshots struct {
 	named, kept sharedlog.LSN   // as in the newest marker
-	warm        sharedlog.LSN   // the state came from a standby: it has all changes below
+	warm        sharedlog.LSN   // the state came from a standby: it has all changes below,
+	had         []int           // of these groups
 	maker       *snapshot.Maker // nil: none are made
+	joining     map[int]bool    // groups taken over by this instance
+	beside      func(func(context.Context))
 }
 
 // keepsState reports whether the task has state that its successors need.
@@ -45,16 +48,41 @@ func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog
 	t.status.Loaded.Store(0)
 	t.status.Replayed.Store(0)
 	if t.snaps.warm == 0 {
-		return t.load(ctx, t.owned, place, t.snaps.named > 0)
+		return t.load(ctx, t.owned, place, place, t.snaps.named > 0)
 	}
-	return slices.Repeat([]sharedlog.LSN{t.snaps.warm}, len(t.owned)), nil
+	// Key groups may have moved since the standby began.
+	for _, g := range t.snaps.had {
+		if !slices.Contains(t.owned, g) {
+			for _, table := range t.tables {
+				table.Drop(g)
+			}
+		}
+	}
+	var cold []int
+	for _, g := range t.owned {
+		if !slices.Contains(t.snaps.had, g) {
+			cold = append(cold, g)
+		}
+	}
+	at, err := t.load(ctx, cold, place, place, t.snaps.named > 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range t.owned {
+		if k := slices.Index(cold, g); k >= 0 {
+			from = append(from, at[k])
+		} else {
+			from = append(from, t.snaps.warm)
+		}
+	}
+	return from, nil
 }
 
 // load reads the snapshots of key groups and returns, for each, the LSN from which its change log is
 // to be replayed. First it makes this instance, by the token, the groups' only writer in the store,
 // so that the snapshots do not change while it reads them. named says whether a marker has named a
-// snapshot of them.
-func (t *task) load(ctx context.Context, groups []int, token sharedlog.LSN, named bool) (from []sharedlog.LSN, err error) {
+// snapshot of them; the log ends at tail.
+func (t *task) load(ctx context.Context, groups []int, token, tail sharedlog.LSN, named bool) (from []sharedlog.LSN, err error) {
 	none := make([]sharedlog.LSN, len(groups))
 	store := t.cfg.Checkpoints
 	if store == nil {
@@ -70,8 +98,8 @@ func (t *task) load(ctx context.Context, groups []int, token sharedlog.LSN, name
 		return err
 	})
 	for i, at := range from {
-		if at > token {
-			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(groups[i]), at, token)
+		if at > tail {
+			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(groups[i]), at, tail)
 		}
 	}
 	return from, err

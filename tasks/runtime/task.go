@@ -36,6 +36,7 @@ type task struct {
 	asked     requests
 	ctx       context.Context // of the instance
 	committer Committer       // nil: the task only follows the state of another one
+	moves     Mover           // nil: the task's key groups do not move
 
 	chain   exec.Chain
 	backend *state.Task // nil: all state is in memory
@@ -61,6 +62,7 @@ type task struct {
 type requests struct {
 	stop  <-chan struct{} // closed when the task is to commit and end
 	drain *atomic.Uint64  // the savepoint for which sources are to stop
+	enter bool            // a plan is about to make the task one of its stage
 }
 
 // input is where a task's input comes from.
@@ -68,7 +70,10 @@ type input struct {
 	inbox  progress.Inbox // decides what counts
 	table  *progress.Table
 	reader sharedlog.Reader
-	from   sharedlog.LSN // at which the reader began
+	from   sharedlog.LSN     // at which the reader began
+	next   sharedlog.LSN     // behind the newest record that was processed
+	rest   []sharedlog.Entry // read, and not processed yet
+	waits  bool              // Mover.Waits is asked for each record
 }
 
 // scratch is reused from record to record, and from commit to commit.
@@ -91,6 +96,9 @@ func (t *task) run(ctx context.Context) (err error) {
 		t.committer.Close()
 		if t.in.reader != nil {
 			err = errors.Join(err, t.in.reader.Close())
+		}
+		if t.moves != nil {
+			err = errors.Join(err, t.moves.Close())
 		}
 		err = errors.Join(err, t.close())
 	}()
@@ -157,23 +165,26 @@ func (t *task) readLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.asked.drain.Load(); t.in.table.Drained(n) && t.clean() {
+		if n := t.asked.drain.Load(); t.in.table.Drained(n) && t.clean() && !t.open() {
 			return t.drainedFor(ctx, n)
 		}
 		t.times.now = t.cfg.Clock()
-		batch, err := t.in.reader.TryNext()
+		if t.moves != nil {
+			if err := t.moves.Turn(ctx); err != nil {
+				return err
+			}
+			if t.promise.Ended {
+				break
+			}
+		}
+		n, err := t.batch(ctx)
 		if err != nil {
-			return fmt.Errorf("read input: %w", err)
+			return err
 		}
-		for i := range batch.Entries {
-			if err := ctx.Err(); err != nil {
-				return err // a batch can take long, where state is on disk
-			}
-			if err := t.entry(ctx, &batch.Entries[i]); err != nil {
-				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, t.explained(ctx, batch.Entries[i].LSN, err))
-			}
+		if t.promise.Ended {
+			break // a task that has left its stage makes no further marker
 		}
-		idle := len(batch.Entries) == 0
+		idle := n == 0
 		t.status.CaughtUp.Store(idle)
 		if idle && t.status.FirstCaughtUp.Load() == 0 {
 			t.reached(observe.CaughtUp)
@@ -185,16 +196,69 @@ func (t *task) readLoop(ctx context.Context) error {
 			continue
 		}
 		timer.Reset(t.times.wait(idle, t.dirty))
+		more := t.in.reader.Ready()
+		if len(t.in.rest) > 0 {
+			more = nil // it waits
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.asked.stop:
-		case <-t.in.reader.Ready():
+		case <-more:
+		case <-t.moved():
 		case <-t.log.oldest():
 		case <-timer.C:
 		}
 	}
 	return t.committer.Drain(ctx)
+}
+
+// batch processes what has been read, or a new batch, up to a record that must wait. It returns how
+// many records it has processed.
+func (t *task) batch(ctx context.Context) (n int, err error) {
+	if len(t.in.rest) == 0 {
+		b, err := t.in.reader.TryNext()
+		if err != nil {
+			return 0, fmt.Errorf("read input: %w", err)
+		}
+		t.in.rest = b.Entries
+	}
+	for ; len(t.in.rest) > 0 && !t.promise.Ended; n++ {
+		if err := ctx.Err(); err != nil {
+			return n, err // a batch can take long, where state is on disk
+		}
+		e := &t.in.rest[0]
+		wait, err := t.waits(e)
+		if err == nil && wait {
+			return n, nil
+		}
+		t.in.rest, t.in.next = t.in.rest[1:], e.LSN+1
+		if err == nil {
+			err = t.entry(ctx, e)
+		}
+		if err != nil {
+			return n, fmt.Errorf("record at LSN %d: %w", e.LSN, t.explained(ctx, e.LSN, err))
+		}
+	}
+	return n, nil
+}
+
+// reread opens the input anew, with the tags of the groups that the task now has or waits for.
+func (t *task) reread(from sharedlog.LSN) (err error) {
+	if err := t.in.reader.Close(); err != nil {
+		return err
+	}
+	t.in.rest, t.in.from, t.in.next = nil, max(from, sharedlog.First), from
+	t.in.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(t.cfg.Layout), From: t.in.from, BelowFloor: true})
+	return err
+}
+
+// moved receives a token when the task's mover may have something to do.
+func (t *task) moved() <-chan struct{} {
+	if t.moves == nil {
+		return nil
+	}
+	return t.moves.Ready()
 }
 
 // explained adds to the error of a gap in the input what an operator needs to know of it.
@@ -359,7 +423,11 @@ func (t *task) leave(ctx context.Context) error {
 // is as far as its input allows. Commits, also the last one before a stop, fall between any two units
 // of work; what other tasks, or another program, continue from falls at a clean point only.
 func (t *task) clean() bool {
-	return t.pos.behind() && (t.spec.Partitions > 0 || t.promise.Time >= t.in.table.Watermark())
+	if !t.pos.behind() || t.spec.Partitions > 0 {
+		return t.pos.behind()
+	}
+	time, _ := t.capped(t.in.table.Lowest())
+	return t.promise.Time >= time
 }
 
 // drainedFor ends the task with a marker that says that it has stopped for savepoint n and that

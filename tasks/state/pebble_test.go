@@ -359,7 +359,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 					require.NoError(t, h.Tables()[k[1]].Apply(int(k[0]), 1, []byte(k[2:]), bytes.Clone(state[k])))
 				}
 				for _, table := range h.Tables() {
-					require.NoError(t, table.Restored())
+					require.NoError(t, table.Restored([]int{0, 1, 2, 3}))
 				}
 			})
 			both(func(h half) { h.Stand(exec.Bounds{Time: w}) })

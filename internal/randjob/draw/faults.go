@@ -77,6 +77,9 @@ func (d *drawing) faults() {
 		if d.chance(8) {
 			f.Kind = model.KillAt
 		}
+		if capable(s.Protocol).Rescales && s.Home == "" && d.chance(40) {
+			f.Kind, f.Stage, f.Task = model.Rescale, d.rng.IntN(8), d.rng.IntN(5)
+		}
 		together := capable(s.Protocol).Together
 		switch f.Kind {
 		case model.Kill, model.PowerCut:

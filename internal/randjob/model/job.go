@@ -200,7 +200,7 @@ type Fault struct {
 	// After is how many writes of the log lie between the fault before it, or the last
 	// start, and it.
 	After int
-	// Stage and Task say which task fails.
+	// Stage and Task say which task fails, or which stage is rescaled to how many tasks, less one.
 	Stage, Task int
 	// Torn: of the write at which the process dies only a part is done.
 	Torn bool
@@ -225,9 +225,10 @@ const (
 	StoreForget FaultKind = "store forget" // Stop; the store loses the last write of each key group
 	Savepoint   FaultKind = "savepoint"    // the job comes to rest, a savepoint is made, it continues
 	Restore     FaultKind = "restore"      // Savepoint; another job begins from it, with other settings
+	Rescale     FaultKind = "rescale"      // key groups of a stage begin to move to other tasks
 )
 
 // FaultKinds returns all of them.
 func FaultKinds() []FaultKind {
-	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore}
+	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore, Rescale}
 }

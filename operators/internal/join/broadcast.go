@@ -166,4 +166,4 @@ func (t *Broadcast[K, V]) prune(group int, key *K, w int64) {
 	}
 }
 
-func (t *Broadcast[K, V]) Stand(w int64) { t.w = max(t.w, w) }
+func (t *Broadcast[K, V]) Stand(w int64) { t.w, t.due = max(t.w, w), exec.MinTime }

@@ -29,7 +29,8 @@ type Call[K comparable, Out any] struct {
 	Failed error
 	// Event are the function's timers of event time.
 	Event *state.Timers[K]
-	// OnStand is called when the state has been restored; may be nil.
+	// OnStand is called when the state has been restored, or key groups have come or gone; may be
+	// nil.
 	OnStand func()
 
 	ordered bool

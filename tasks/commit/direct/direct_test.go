@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/commit/committest"
 	"tailrace.dev/tailrace/tasks/commit/direct"
+	"tailrace.dev/tailrace/tasks/embedded"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
@@ -49,7 +50,7 @@ func (j *job) steps(stage string, task int, instance uint64) (all []observe.Step
 }
 
 func (j *job) run(t *testing.T) {
-	running, err := runtime.Start(t.Context(), j.cfg)
+	running, err := embedded.Start(t.Context(), j.cfg)
 	require.NoError(t, err)
 	require.NoError(t, running.Wait())
 }

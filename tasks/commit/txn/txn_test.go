@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/commit/committest"
 	committer "tailrace.dev/tailrace/tasks/commit/txn"
+	"tailrace.dev/tailrace/tasks/embedded"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -23,7 +24,7 @@ import (
 
 func run(t *testing.T, cfg *runtime.Config, c committer.Coordinator) error {
 	cfg.Commits, cfg.Clock = committer.New(c), time.Now
-	j, err := runtime.Start(t.Context(), cfg)
+	j, err := embedded.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	return j.Wait()
 }

@@ -1,4 +1,4 @@
-package runtime
+package embedded
 
 import (
 	"context"
@@ -6,26 +6,28 @@ import (
 	"sync"
 
 	"tailrace.dev/tailrace/tasks/layout"
-	"tailrace.dev/tailrace/tasks/lead"
 	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
 // Job is all tasks of a job, running in this process.
 type Job struct {
-	executor *Executor
+	executor *runtime.Executor
 	cancel   context.CancelFunc
 	done     chan struct{}
 	err      error
 	ctx      context.Context
 
+	// plans has a token while a rescale, or a savepoint, is made: there is one at a time.
+	plans chan struct{}
 	// restartMu serializes the operations that stop and restart tasks: Fail, Savepoint.
 	restartMu sync.Mutex
 	savepoint uint64 // the number of the newest; guarded by restartMu
 
 	mu      sync.Mutex
-	tasks   [][]*Handle // by stage, task
-	failed  map[*task]bool
+	tasks   [][]*runtime.Handle // by stage, task
+	failed  map[*runtime.Handle]bool
 	failure error
 	// alive counts the tasks that run, and the operations that are about to start some. When it
 	// reaches 0 the job has ended for good. (A WaitGroup cannot express that: adding to one whose
@@ -41,14 +43,14 @@ var errEnded = errors.New("the job has ended")
 
 // Start starts every task of the layout. The end of ctx ends the job as a crash would: tasks make
 // no last commit, and a later start resumes from the newest commits.
-func Start(ctx context.Context, cfg *Config) (*Job, error) {
+func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	executor := NewExecutor(cfg)
-	executor.lead = lead.New(cfg.Layout)
-	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
-	j.tasks = make([][]*Handle, len(cfg.Layout.Stages))
+	executor := runtime.NewExecutor(cfg)
+	executor.Measure()
+	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*runtime.Handle]bool{}, alive: 1, idle: make(chan struct{}), plans: make(chan struct{}, 1)}
+	j.tasks = make([][]*runtime.Handle, len(cfg.Layout.Stages))
 	for s := range cfg.Layout.Stages {
-		j.tasks[s] = make([]*Handle, cfg.Layout.Stages[s].Tasks)
+		j.tasks[s] = make([]*runtime.Handle, members(cfg, s))
 	}
 	j.mu.Lock()
 	err := j.beginAll()
@@ -62,6 +64,9 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 		t := retention.NewTrimmer(cfg.Log, cfg.Layout)
 		t.Observer = cfg.Observer
 		trims.Go(func() { t.Run(ctx, j.idle, cfg.TrimInterval, cfg.TrimBytes, cfg.Logger) })
+	}
+	if cfg.Plan != nil && len(cfg.Plan.Goal) > 0 {
+		j.beside.Go(j.resumeRescale)
 	}
 	j.leave()
 	go func() {
@@ -97,62 +102,65 @@ func (j *Job) leave() {
 // beginAll starts an instance of every task; tasks that commit together start in the next attempt
 // of the job. The caller holds j.mu.
 func (j *Job) beginAll() error {
-	cfg := j.executor.cfg
+	cfg := j.executor.Config()
 	of, err := cfg.Commits.Attempt(j.ctx)
 	if err != nil {
 		return err
 	}
-	var all []*task
+	var all []*runtime.Handle
 	for s := range cfg.Layout.Stages {
-		for i := range cfg.Layout.Stages[s].Tasks {
-			t, err := j.executor.prepare(s, i, of)
+		for i := range members(cfg, s) {
+			r, err := j.executor.Prepare(s, i, of, false)
 			if err != nil {
-				for _, t := range all {
-					err = errors.Join(err, t.close())
+				for _, r := range all {
+					err = errors.Join(err, r.Discard())
 				}
 				return err
 			}
-			all = append(all, t)
+			all = append(all, r)
 		}
 	}
-	for _, t := range all {
-		j.begin(t)
+	for _, r := range all {
+		j.begin(r)
 	}
 	return nil
 }
 
-// begin runs a task as part of the job. The caller holds j.mu.
-func (j *Job) begin(t *task) *Handle {
-	r := j.executor.begin(j.ctx, t)
-	j.tasks[t.stage][t.index] = r
-	if j.executor.cfg.Standbys {
+// begin runs a prepared task as part of the job. The caller holds j.mu.
+func (j *Job) begin(r *runtime.Handle) {
+	stage, index := r.Stage(), r.Index()
+	j.executor.Start(j.ctx, r)
+	for len(j.tasks[stage]) <= index {
+		j.tasks[stage] = append(j.tasks[stage], nil)
+	}
+	j.tasks[stage][index] = r
+	if j.executor.Config().Standbys {
 		j.beside.Go(func() {
-			if err := j.executor.Standby(j.ctx, t.stage, t.index); err != nil {
-				j.executor.cfg.Logger.Warn("no standby", "stage", t.spec.Name, "task", t.index, "error", err)
+			if err := j.executor.Standby(j.ctx, stage, index); err != nil {
+				j.executor.Config().Logger.Warn("no standby", "stage", r.StageName(), "task", index, "error", err)
 			}
 		})
 	}
 	j.alive++
 	go func() {
 		defer j.leave()
-		<-r.done
-		j.end(t, r.err)
+		<-r.Done()
+		j.end(r)
 	}()
-	return r
 }
 
 // Fail ends a task as a crash of its process would, and starts another instance, as a task manager
 // would elsewhere. If that instance cannot start, the job fails.
-func (j *Job) Fail(ctx context.Context, stage, index int) (*Handle, error) {
+func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	if err := j.stay(); err != nil {
-		return nil, j.executor.name(stage, index, err)
+		return nil, j.executor.Name(stage, index, err)
 	}
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	f := j.failOne
-	for s := range j.executor.cfg.Layout.Stages {
-		if j.executor.cfg.Commits.Together(s) {
+	for s := range j.executor.Config().Layout.Stages {
+		if j.executor.Config().Commits.Together(s) {
 			f = j.failAll
 		}
 	}
@@ -163,43 +171,44 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Handle, error) {
 	return r, err
 }
 
-func (j *Job) failOne(ctx context.Context, stage, index int) (*Handle, error) {
+func (j *Job) failOne(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	j.mu.Lock()
 	old := j.tasks[stage][index]
-	j.failed[old.task] = true
+	j.failed[old] = true
 	j.mu.Unlock()
-	old.kill()
+	old.Kill()
 	select {
-	case <-old.done:
+	case <-old.Done():
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t, err := j.executor.prepare(stage, index, Attempt{})
+	r, err := j.executor.Prepare(stage, index, runtime.Attempt{}, old.Newcomer())
 	if err != nil {
 		return nil, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.begin(t), nil
+	j.begin(r)
+	return r, nil
 }
 
 // failAll is Fail for a task whose failure takes all tasks back to the last checkpoint.
-func (j *Job) failAll(ctx context.Context, stage, index int) (*Handle, error) {
+func (j *Job) failAll(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	j.mu.Lock()
-	var old []*Handle
+	var old []*runtime.Handle
 	for _, tasks := range j.tasks {
 		for _, r := range tasks {
-			j.failed[r.task] = true
+			j.failed[r] = true
 			old = append(old, r)
 		}
 	}
 	j.mu.Unlock()
 	for _, r := range old {
-		r.kill()
+		r.Kill()
 	}
 	for _, r := range old {
 		select {
-		case <-r.done:
+		case <-r.Done():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -213,21 +222,22 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Handle, error) {
 }
 
 // end records the outcome of one task: the first failure stops the others.
-func (j *Job) end(t *task, err error) {
-	log := t.cfg.Logger.With("stage", t.spec.Name, "task", t.index, "instance", t.inst.number)
+func (j *Job) end(r *runtime.Handle) {
+	cfg, err := j.executor.Config(), r.Err()
+	log := cfg.Logger.With("stage", r.StageName(), "task", r.Index(), "instance", r.Instance())
 	if err == nil {
-		log.Debug("task has ended", "commits", t.number)
+		log.Debug("task has ended")
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if errors.Is(err, context.Canceled) && j.failure != nil || errors.Is(err, ErrDrained) || j.failed[t] {
+	if errors.Is(err, context.Canceled) && j.failure != nil || errors.Is(err, runtime.ErrDrained) || j.failed[r] {
 		return // it was asked to stop; a killed task may return any error
 	}
 	if j.failure == nil {
-		j.failure = j.executor.name(t.stage, t.index, err)
+		j.failure = j.executor.Name(r.Stage(), r.Index(), err)
 	}
-	if errors.Is(err, ErrFenced) {
+	if errors.Is(err, runtime.ErrFenced) {
 		log.Warn("task stopped: a newer instance has taken over")
 	}
 	j.cancel()
@@ -266,7 +276,9 @@ func (j *Job) Status() []status.Snapshot {
 	var all []status.Snapshot
 	for _, tasks := range j.tasks {
 		for _, r := range tasks {
-			all = append(all, r.Status())
+			if r != nil {
+				all = append(all, r.Status())
+			}
 		}
 	}
 	return all
@@ -277,16 +289,16 @@ func (j *Job) Status() []status.Snapshot {
 func (j *Job) Backlog() map[string]int64 {
 	b := make(map[string]int64, len(j.Layout().Streams))
 	for i := range j.Layout().Streams {
-		b[j.Layout().Plan.Streams[i].Name] = j.executor.lead.Ahead(i)
+		b[j.Layout().Plan.Streams[i].Name] = j.executor.Ahead(i)
 	}
 	return b
 }
 
-// Layout returns the job's layout.
+// Layout returns the job's layout, as of the newest plan.
 func (j *Job) Layout() *layout.Layout { return j.executor.Layout() }
 
 // TakeOver starts one more instance of a task, which takes the task over from the present one, as a
 // task manager does when a worker is silent.
-func (j *Job) TakeOver(ctx context.Context, stage, index int) (*Handle, error) {
-	return j.executor.Begin(ctx, stage, index, Attempt{})
+func (j *Job) TakeOver(ctx context.Context, stage, index int) (*runtime.Handle, error) {
+	return j.executor.Begin(ctx, stage, index, runtime.Attempt{})
 }

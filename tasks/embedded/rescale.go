@@ -1,0 +1,125 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+)
+
+// members returns how many tasks of a stage run when the job starts: those of the newest plan, and
+// those that have not left before it.
+func members(c *runtime.Config, stage int) int {
+	n := c.Layout.Stages[stage].Tasks
+	if c.Plan == nil {
+		return n
+	}
+	for i := range c.Plan.Moves {
+		if m := &c.Plan.Moves[i]; int(m.Stage) == stage {
+			n = max(n, int(m.From)+1)
+		}
+	}
+	return n
+}
+
+// Rescale moves key groups between the tasks of a stage, which process on, until the stage has the
+// tasks that r asks for. If ctx ends before, the rescale stays where it is; the next one, or the next
+// start of the job, continues it. A job whose input has ended cannot be rescaled.
+func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error) {
+	h := j.executor.Config().Handover
+	if h == nil {
+		p := j.executor.Config().Protocol
+		can := p.Capabilities()
+		err := rescale.Refuse(rescale.Subject{Stage: r.Stage, Protocol: p.Name(), Log: can.KeepsChanges, Coordinated: can.Coordinator}, r.Tasks)
+		if err == nil || can.Rescales {
+			err = runtime.ErrNoHandover
+		}
+		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(j.ctx, func() { cancel(errEnded) })()
+	done, err := j.planning(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+	}
+	defer done()
+	rescaled, err := h.Rescale(ctx, j, r)
+	if err != nil {
+		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+	}
+	return rescaled, nil
+}
+
+// planning waits until no other rescale, and no savepoint, is made.
+func (j *Job) planning(ctx context.Context) (done func(), err error) {
+	select {
+	case j.plans <- struct{}{}:
+		return func() { <-j.plans }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// resumeRescale reaches the goals that a rescale of an earlier process has left.
+func (j *Job) resumeRescale() {
+	done, err := j.planning(j.ctx)
+	if err != nil {
+		return // the job has ended
+	}
+	defer done()
+	if err := j.executor.Config().Handover.Resume(j.ctx, j); err != nil && j.ctx.Err() == nil {
+		j.executor.Config().Logger.Warn("the rescale that an earlier process began is not continued", "error", err)
+	}
+}
+
+// Enter starts a task that is new in its stage, unless it runs.
+func (j *Job) Enter(stage, index int) error {
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.alive == 0 {
+		return errEnded
+	}
+	if index < len(j.tasks[stage]) {
+		if r := j.tasks[stage][index]; r != nil && !ended(r) {
+			return nil
+		}
+	}
+	r, err := j.executor.Prepare(stage, index, runtime.Attempt{}, true)
+	if err == nil {
+		j.begin(r)
+	}
+	return err
+}
+
+// Retire ends a task that Enter has started and that no plan names.
+func (j *Job) Retire(stage, index int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.tasks[stage][index]
+	j.failed[r] = true
+	r.Kill()
+}
+
+// Runs reports whether a task runs: its instance has replaced its predecessors.
+func (j *Job) Runs(stage, index int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if index >= len(j.tasks[stage]) {
+		return false
+	}
+	r := j.tasks[stage][index]
+	return r != nil && !ended(r) && r.Instance() > 0
+}
+
+func ended(r *runtime.Handle) bool {
+	select {
+	case <-r.Done():
+		return true
+	default:
+		return false
+	}
+}

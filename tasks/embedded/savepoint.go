@@ -1,0 +1,123 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/savepoint"
+)
+
+// Savepoint stops the job with nothing in flight, saves its state under a name, and resumes it;
+// with stop, the job ends with runtime.ErrDrained instead. If the savepoint fails, or ctx ends, the job
+// continues without it; a job that has ended has no savepoint.
+func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
+	cfg := j.executor.Config()
+	if !cfg.Protocol.Capabilities().KeepsChanges {
+		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
+	}
+	if err := j.stay(); err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", name, err)
+	}
+	defer j.leave()
+	done, err := j.planning(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", name, err)
+	}
+	defer done()
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
+	// The number identifies the savepoint: tasks stop once for each. It rises also if the clock does
+	// not, and is above those of the job's earlier processes if the clock is.
+	j.savepoint = max(uint64(max(cfg.Clock().UnixNano(), 0)), j.savepoint+1)
+	number := j.savepoint
+	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, described(cfg), name, number)
+	if err != nil {
+		return nil, err
+	}
+	held, err := retention.TakeHold(ctx, cfg.Log, cfg.Layout.Job, "savepoint "+name, sharedlog.First)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Release()
+	if err := m.Copy(ctx); err != nil { // most of it, while the job runs
+		return nil, err
+	}
+	drained, err := j.drain(number)
+	if err != nil {
+		return nil, err
+	}
+	if len(drained) == 0 {
+		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, errEnded)
+	}
+	cfg.Reached(observe.Event{Step: observe.SavepointDrained})
+	man, err := m.Finish(ctx)
+	if err == nil && stop {
+		if err = savepoint.Confirm(ctx, cfg.Checkpoints, man); err == nil {
+			j.fail(runtime.ErrDrained)
+			return man, nil
+		}
+	}
+	if rerr := j.resume(drained); err != nil || rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	if err := savepoint.Confirm(ctx, cfg.Checkpoints, man); err != nil {
+		return nil, err
+	}
+	return man, nil
+}
+
+// described returns the description of the job with its present tasks and owners. While they do not
+// change, a key group may still be on its way; the tasks stop when none is.
+func described(cfg *runtime.Config) savepoint.Job {
+	d := cfg.Savepoint
+	d.Stages = slices.Clone(d.Stages)
+	for s, st := range cfg.Present().Stages {
+		d.Stages[s].Tasks, d.Stages[s].Owner = st.Tasks, st.Owner
+	}
+	return d
+}
+
+// drain stops the job's tasks for savepoint n and returns those that have stopped for it; the
+// others had ended. It waits for every task even if the caller gives up: a source that was asked to
+// stop cannot continue, and so the tasks behind it will stop too. After an error the job ends.
+func (j *Job) drain(n uint64) (drained []*runtime.Handle, err error) {
+	j.executor.Drain(n)
+	defer j.executor.Drain(0)
+	j.mu.Lock()
+	var all []*runtime.Handle
+	for _, tasks := range j.tasks {
+		all = append(all, tasks...)
+	}
+	j.mu.Unlock()
+	for _, r := range all {
+		<-r.Done()
+		switch {
+		case errors.Is(r.Err(), runtime.ErrDrained):
+			drained = append(drained, r)
+		case r.Err() != nil && err == nil:
+			err = r.Err()
+		}
+	}
+	return drained, err
+}
+
+// resume restarts the tasks that drain has stopped.
+func (j *Job) resume(drained []*runtime.Handle) error {
+	for _, r := range drained {
+		t, err := j.executor.Prepare(r.Stage(), r.Index(), runtime.Attempt{}, false)
+		if err != nil {
+			j.fail(err)
+			return err
+		}
+		j.mu.Lock()
+		j.begin(t)
+		j.mu.Unlock()
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package handover
+
+import (
+	"slices"
+	"sync"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+)
+
+// Handover implements runtime.Handover for the tasks of a job in this process.
+type Handover struct {
+	cfg *runtime.Config
+
+	mu     sync.Mutex
+	movers map[*mover]bool
+}
+
+// New returns the Handover of a job, nil if its protocol has none.
+func New(cfg *runtime.Config) runtime.Handover {
+	if !cfg.Protocol.Capabilities().Rescales {
+		return nil
+	}
+	return &Handover{cfg: cfg, movers: map[*mover]bool{}}
+}
+
+// Mover implements runtime.Handover: the key groups of a stage move if it reads streams, and writes
+// nothing to the outside.
+func (h *Handover) Mover(e *runtime.Engine) runtime.Mover {
+	spec, stage := e.Stage()
+	if len(spec.Inputs) == 0 || spec.Sink {
+		return nil
+	}
+	return &mover{h: h, e: e, stage: stage, ready: make(chan struct{}, 1), releases: map[sharedlog.LSN]*envelope.Marker{}}
+}
+
+// tell passes a plan, which is in the log, to the tasks that have not reached it.
+func (h *Handover) tell(p *envelope.Plan, at sharedlog.LSN) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m := range h.movers {
+		m.told = append(m.told, planOf(p, at, m.stage))
+		select {
+		case m.ready <- struct{}{}:
+		default: // it has a token
+		}
+	}
+}
+
+func (h *Handover) join(m *mover) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.movers[m] = true
+}
+
+func (h *Handover) leave(m *mover) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.movers, m)
+}
+
+// next returns the plans that a mover has been told of.
+func (h *Handover) next(m *mover) []rescale.Plan {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := m.told
+	m.told = nil
+	return told
+}
+
+// planOf returns the part of a plan that concerns a stage.
+func planOf(p *envelope.Plan, at sharedlog.LSN, stage int) rescale.Plan {
+	r := rescale.Plan{Number: max(p.Number, 1), LSN: at, Tasks: p.Stages[stage].Tasks, Owners: slices.Clone(p.Stages[stage].Owners)}
+	for i := range p.Moves {
+		if m := &p.Moves[i]; int(m.Stage) == stage {
+			r.Moves = append(r.Moves, rescale.Move{From: int(m.From), To: int(m.To), Groups: slices.Clone(m.Groups), Early: m.Early})
+		}
+	}
+	return r
+}
+
+// markerOf returns the part of a marker that says what its task owns, and the release in it; nil if
+// there is none.
+func markerOf(m *envelope.Marker, at sharedlog.LSN) (*rescale.Marker, *rescale.Release) {
+	if m == nil {
+		return nil, nil
+	}
+	k := &rescale.Marker{
+		LSN: at, Position: m.Position, Watermark: m.Watermark, Owned: slices.Clone(m.Owned), Plan: max(m.Plan, 1), Ended: m.Ended, Left: m.Left,
+	}
+	if len(m.Released.Groups) == 0 {
+		return k, nil
+	}
+	return k, &rescale.Release{
+		Plan: m.Released.Plan, From: int(m.Task), Groups: slices.Clone(m.Released.Groups),
+		LSN: at, Position: m.Position, Low: m.Low, Watermark: m.Watermark,
+	}
+}

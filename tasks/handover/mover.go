@@ -1,0 +1,387 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// mover implements runtime.Mover: it carries out what the task's rescale.Task decides.
+type mover struct {
+	h     *Handover
+	e     *runtime.Engine
+	stage int
+	ready chan struct{}
+	told  []rescale.Plan // guarded by h.mu
+
+	core    *rescale.Task
+	effects []rescale.Effect // of Begin: they follow the instance's first commit
+	givers  givers
+	// releases are those that the task takes groups by, by their LSN.
+	releases map[sharedlog.LSN]*envelope.Marker
+	at       sharedlog.LSN // the task holds at this plan; 0: it does not
+	// What the marker that is being made says.
+	release *rescale.Release
+	left    bool
+
+	sections envelope.Sections
+	marker   envelope.Marker
+}
+
+func (m *mover) config() *runtime.Config { return m.e.Config() }
+
+// Begin implements runtime.Mover.
+func (m *mover) Begin(ctx context.Context, last *envelope.Marker, at, place sharedlog.LSN) (entered bool, err error) {
+	m.h.join(m)
+	cfg := m.config()
+	all, lsns, err := records.Plans(ctx, cfg.Log, cfg.Layout.Job, sharedlog.Oldest, place)
+	if err != nil {
+		return false, err
+	}
+	var plans []rescale.Plan
+	for i, p := range all {
+		plans = append(plans, planOf(p, lsns[i], m.stage))
+	}
+	mark, _ := markerOf(last, at)
+	_, groups := m.e.Owned()
+	m.core, m.effects, err = rescale.New(m.e.Index(), groups, mark, plans)
+	if err != nil {
+		return false, fmt.Errorf("stage %q: %w", m.name(), err)
+	}
+	if err := m.own(); err != nil || !m.core.Silent() {
+		return false, err
+	}
+	if !m.core.Open() && !m.e.Newcomer() { // it has left, and no plan names it again
+		m.e.End(true)
+		return true, nil
+	}
+	m.e.Reached(observe.RescaleSilent)
+	if err := m.await(ctx, place); err != nil {
+		return false, err
+	}
+	m.e.Reached(observe.RecoveryAnnounced)
+	return true, nil
+}
+
+func (m *mover) name() string {
+	spec, _ := m.e.Stage()
+	return spec.Name
+}
+
+// await waits until a task that is new in its stage can start, and starts it. Plans are read from
+// place on.
+func (m *mover) await(ctx context.Context, place sharedlog.LSN) (err error) {
+	cfg := m.config()
+	plans, err := cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Control(cfg.Layout.Job)}, From: place, BelowFloor: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plans.Close()) }()
+	for {
+		effects := m.effects
+		m.effects = nil
+		if err := m.carry(ctx, effects); err != nil || !m.core.Silent() {
+			return err
+		}
+		batch, err := plans.TryNext()
+		if err != nil {
+			return fmt.Errorf("read the plans: %w", err)
+		}
+		for i := range batch.Entries {
+			var p envelope.Plan
+			if err := p.Parse(batch.Entries[i].Data); err != nil {
+				return err
+			}
+			plan := planOf(&p, batch.Entries[i].LSN, m.stage)
+			m.effects = append(m.effects, m.core.Told(&plan)...)
+		}
+		if len(m.effects) > 0 {
+			continue
+		}
+		if did, err := m.follow(ctx); err != nil {
+			return err
+		} else if !m.core.Silent() {
+			return nil
+		} else if did {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.e.Stopping():
+			return runtime.ErrStopped
+		case <-plans.Ready():
+		case <-m.givers.ready():
+		}
+	}
+}
+
+// own tells the task what it owns, and whether records may have to wait.
+func (m *mover) own() error {
+	m.e.Wait(m.core.Blocked() || m.core.Holds())
+	return m.e.Own(m.core.Owned(nil), m.core.From)
+}
+
+// Turn implements runtime.Mover.
+func (m *mover) Turn(ctx context.Context) error {
+	effects := m.effects
+	m.effects = nil
+	for _, p := range m.h.next(m) {
+		effects = append(effects, m.core.Told(&p)...)
+	}
+	did := len(effects) > 0
+	if err := m.carry(ctx, effects); err != nil {
+		return err
+	}
+	saw, err := m.follow(ctx)
+	if err != nil {
+		return err
+	}
+	for !m.e.Ended() && m.e.Clean() {
+		effects := m.core.Clean(m.e.Time())
+		if len(effects) == 0 {
+			break
+		}
+		did = true
+		if err := m.carry(ctx, effects); err != nil {
+			return err
+		}
+	}
+	if m.at > 0 && !m.core.Holds() && !m.e.Ended() {
+		m.e.Passed(m.at)
+		m.at, did = 0, true
+		if err := m.own(); err != nil {
+			return err
+		}
+	}
+	if !m.core.Open() {
+		clear(m.releases)
+	}
+	if (did || saw) && !m.e.Ended() {
+		return m.e.Advance(ctx)
+	}
+	return nil
+}
+
+// Ready implements runtime.Mover.
+func (m *mover) Ready() <-chan struct{} {
+	if r := m.givers.ready(); r != nil {
+		return r
+	}
+	return m.ready
+}
+
+// Waits implements runtime.Mover.
+func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
+	if m.core.Holds() {
+		return true, nil
+	}
+	kind, err := envelope.KindOf(e.Data)
+	if err != nil {
+		return false, err
+	}
+	switch kind {
+	case envelope.Data:
+		h, err := m.sections.Open(e.Data)
+		if err != nil {
+			return false, err
+		}
+		if h.Part || m.config().Protocol.Capabilities().Flushes || e.LSN < m.e.Position() {
+			return false, nil // it counts at its marker, if at all
+		}
+		for {
+			s, ok := m.sections.Next()
+			if !ok {
+				return false, m.sections.Err()
+			}
+			if m.core.Waits(s.Group, e.LSN) {
+				return true, nil
+			}
+		}
+	case envelope.KindMarker:
+		err := m.marker.Parse(e.Data)
+		return err == nil && m.e.Fresh(&m.marker), err
+	}
+	return false, nil
+}
+
+// Reached implements runtime.Mover.
+func (m *mover) Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan) error {
+	plan := planOf(p, at, m.stage)
+	effects := m.core.Reached(&plan, m.e.Watermark())
+	if m.core.Holds() {
+		m.at = at
+	} else {
+		m.e.Passed(at)
+	}
+	if err := m.own(); err != nil {
+		return err
+	}
+	return m.carry(ctx, effects)
+}
+
+// Cap implements runtime.Mover.
+func (m *mover) Cap(time int64, idle bool) (int64, bool) { return m.core.Cap(time, idle) }
+
+// Open implements runtime.Mover.
+func (m *mover) Open() bool { return m.core.Open() }
+
+// Marker implements runtime.Mover.
+func (m *mover) Marker(to *envelope.Marker) {
+	if n := m.core.Plan(); n > 1 {
+		to.Plan = n
+	}
+	if m.release != nil {
+		to.Released = envelope.Release{Plan: m.release.Plan, Groups: m.release.Groups}
+	}
+	to.Left = m.left
+}
+
+// Close implements runtime.Mover.
+func (m *mover) Close() error {
+	m.h.leave(m)
+	return m.givers.close()
+}
+
+// carry carries out effects, in their order, until the task has ended.
+func (m *mover) carry(ctx context.Context, effects []rescale.Effect) error {
+	for i := range effects {
+		if err := m.one(ctx, &effects[i], effects[i+1:], i > 0 && effects[i-1].Do == rescale.Enter); err != nil {
+			return err
+		}
+		if err := m.own(); err != nil {
+			return err
+		}
+		if m.e.Ended() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// one carries out an effect; others follow it. fresh says that the task has just entered.
+func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Effect, fresh bool) error {
+	switch e.Do {
+	case rescale.Commit:
+		if err := m.own(); err != nil {
+			return err
+		}
+		if e.Release != nil {
+			return m.give(ctx, e)
+		}
+		return m.receive(ctx, others, fresh)
+	case rescale.Follow:
+		return m.start(ctx, e.From, e.At)
+	case rescale.Unfollow:
+		return m.givers.drop(e.From)
+	case rescale.Take:
+		r := m.releases[e.At]
+		delete(m.releases, e.At)
+		m.e.Reached(observe.RescaleTaking)
+		if err := m.e.Take(ctx, e.Groups, e.At, r.Snapshot > 0); err != nil {
+			return fmt.Errorf("take over key groups %v of task %d: %w", e.Groups, e.From, err)
+		}
+		m.core.Arrived(e.Groups)
+		m.e.Reached(observe.RescaleTaken)
+		return nil
+	case rescale.Back:
+		return m.e.Reread(e.Back.Low)
+	case rescale.Enter:
+		return m.enter(e.Start)
+	case rescale.End:
+		tail, err := m.config().Log.Tail(ctx)
+		if err != nil {
+			return err
+		}
+		if err := m.e.Enter(&runtime.Entry{Position: tail, Low: tail, Watermark: exec.MaxTime}); err != nil {
+			return err
+		}
+		m.e.End(true)
+		return m.e.Commit(ctx)
+	}
+	return fmt.Errorf("effect %d is not known", e.Do)
+}
+
+// give makes the commit that gives groups away, or with which the task leaves.
+func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
+	m.release, m.left = e.Release, e.Leave
+	defer func() { m.release = nil }()
+	if e.Leave {
+		m.e.End(true)
+	}
+	m.e.Reached(observe.RescaleReleasing)
+	if err := m.e.Release(ctx, e.Release.Groups); err != nil {
+		return err
+	}
+	m.e.Landed(func(sharedlog.LSN) { m.e.Reached(observe.RescaleReleased) })
+	return nil
+}
+
+// receive makes the commit by which the task owns the groups that it then takes.
+func (m *mover) receive(ctx context.Context, takes []rescale.Effect, fresh bool) error {
+	var all []runtime.Received
+	for i := range takes {
+		if take := &takes[i]; take.Do == rescale.Take {
+			r := m.releases[take.At]
+			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: r.Snapshot, Kept: r.Kept})
+		}
+	}
+	return m.e.Receive(ctx, all, fresh)
+}
+
+// enter starts the input of a task that is new in its stage.
+func (m *mover) enter(s *rescale.Start) error {
+	n := &runtime.Entry{Marker: m.releases[s.Release], Position: s.Position, Low: s.Low, Watermark: s.Watermark}
+	for _, r := range m.releases {
+		n.Clock = max(n.Clock, r.Clock)
+	}
+	if err := m.own(); err != nil {
+		return err
+	}
+	return m.e.Enter(n)
+}
+
+// start begins to follow a giver: its newest marker below an LSN, and all from there on.
+func (m *mover) start(ctx context.Context, giver int, at sharedlog.LSN) error {
+	cfg := m.config()
+	last, lsn, err := records.LastMarker(ctx, cfg.Log, cfg.Layout.Job, m.name(), giver, at)
+	if err != nil {
+		return err
+	}
+	if err := m.givers.add(cfg.Log, tags.Task(cfg.Layout.Job, m.name(), giver), giver, at); err != nil || last == nil {
+		return err
+	}
+	return m.saw(ctx, giver, last, lsn)
+}
+
+// follow handles the givers' new markers, and reports whether there were any.
+func (m *mover) follow(ctx context.Context) (did bool, err error) {
+	for {
+		giver, mark, at, err := m.givers.next()
+		if err != nil || mark == nil {
+			return did, err
+		}
+		did = true
+		if err := m.saw(ctx, giver, mark, at); err != nil || m.e.Ended() {
+			return did, err
+		}
+	}
+}
+
+// saw passes a giver's marker to the core.
+func (m *mover) saw(ctx context.Context, giver int, mark *envelope.Marker, at sharedlog.LSN) error {
+	k, r := markerOf(mark, at)
+	if r != nil {
+		m.releases[at] = mark
+	}
+	return m.carry(ctx, m.core.Saw(giver, k, r))
+}

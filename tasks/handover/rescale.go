@@ -1,0 +1,308 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/control"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// lookEvery is how often the process that appends plans looks whether newcomers run.
+const lookEvery = 2 * time.Millisecond
+
+// Rescale implements runtime.Handover.
+func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Request) (*rescale.Result, error) {
+	began := h.cfg.Clock()
+	s := slices.IndexFunc(h.cfg.Layout.Plan.Stages, func(s exec.StageSpec) bool { return s.Name == r.Stage })
+	if s < 0 {
+		var names []string
+		for _, st := range h.cfg.Layout.Plan.Stages {
+			names = append(names, st.Name)
+		}
+		return nil, fmt.Errorf("the job has no stage %q; it has %v", r.Stage, names)
+	}
+	if err := h.refuse(s, r.Tasks); err != nil {
+		return nil, err
+	}
+	c, err := h.claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	have := &c.control.Plan.Stages[s]
+	goal, strategy, err := owners(r, have)
+	if err != nil {
+		return nil, err
+	}
+	done := &rescale.Result{
+		Stage: r.Stage, From: have.Tasks, To: r.Tasks, Strategy: strategy, Batch: r.Batch,
+		KeyGroups: len(have.Owners), GroupsMoved: rescale.Moved(have.Owners, goal),
+	}
+	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: r.Batch})
+	done.Steps, err = c.run(ctx, j)
+	done.SettledMS = float64(h.cfg.Clock().Sub(began)) / float64(time.Millisecond)
+	return done, err
+}
+
+// Resume implements runtime.Handover.
+func (h *Handover) Resume(ctx context.Context, j runtime.Tasks) error {
+	c, err := h.claim(ctx)
+	if err == nil {
+		_, err = c.run(ctx, j)
+	}
+	return err
+}
+
+// refuse returns why a stage cannot have that many tasks.
+func (h *Handover) refuse(s, n int) error {
+	l, can := h.cfg.Present(), h.cfg.Protocol.Capabilities()
+	spec := &l.Plan.Stages[s]
+	err := rescale.Refuse(rescale.Subject{
+		Stage: spec.Name, Sink: spec.Sink, Source: len(spec.Inputs) == 0, Groups: l.Stages[s].Groups, Tasks: l.Stages[s].Tasks, Most: l.Most(s),
+		Protocol: h.cfg.Protocol.Name(), Log: can.KeepsChanges, Coordinated: can.Coordinator,
+	}, n)
+	if err == nil && h.cfg.State != nil {
+		err = errors.New("key groups whose state is on disk (--state) cannot move between running tasks; start the job with its state in memory, or stop it with a savepoint and start it from that with another parallelism")
+	}
+	return err
+}
+
+// owners returns the owners that a request asks for, and the name of the strategy.
+func owners(r rescale.Request, have *envelope.PlanStage) (goal []int, strategy string, err error) {
+	stage := rescale.Stage{Name: r.Stage, Owners: have.Owners, Tasks: r.Tasks}
+	strategy = r.Strategy
+	var assign rescale.Assign
+	switch {
+	case r.Owners != nil:
+		assign, strategy = rescale.Explicit(r.Owners), "owners"
+	case strategy == "":
+		assign, strategy = rescale.Sticky, "sticky"
+	default:
+		if assign, err = rescale.Strategy(strategy); err != nil {
+			return nil, "", err
+		}
+	}
+	goal = assign(stage)
+	return goal, strategy, rescale.Check(stage, goal)
+}
+
+// controller is the part of the process that appends plans.
+type controller struct {
+	h       *Handover
+	control *control.Control
+	core    *rescale.Control
+	log     sharedlog.Log
+	present *layout.Layout // as of the newest plan
+	steps   int
+	entered [][2]int // stages and tasks that were started because a plan was to name them
+}
+
+// claim makes this process the one that appends the job's plans.
+func (h *Handover) claim(ctx context.Context) (*controller, error) {
+	l := h.cfg.Layout
+	n, err := control.Claim(ctx, h.cfg.Log, l.Job, runtime.Nonce())
+	if err != nil {
+		return nil, err
+	}
+	if n.Plan == nil {
+		return nil, fmt.Errorf("the log has no plan of job %q", l.Job)
+	}
+	c := &controller{h: h, control: n, log: h.cfg.Log}
+	if c.present, err = presentOf(l, n.Plan); err != nil {
+		return nil, err
+	}
+	var names []string
+	var plans []rescale.Plan
+	goals := make([]*rescale.Goal, len(l.Stages))
+	for s := range l.Stages {
+		names = append(names, l.Plan.Stages[s].Name)
+		plans = append(plans, planOf(n.Plan, n.At, s))
+		for i := range n.Plan.Goal {
+			if g := &n.Plan.Goal[i]; g.Name == names[s] {
+				goals[s] = &rescale.Goal{Tasks: g.Tasks, Owners: g.Owners}
+			}
+		}
+	}
+	c.core = rescale.NewControl(names, plans, goals)
+	return c, nil
+}
+
+// presentOf returns the layout as of a plan.
+func presentOf(l *layout.Layout, p *envelope.Plan) (_ *layout.Layout, err error) {
+	for s := range p.Stages {
+		if l, err = l.With(s, p.Stages[s].Tasks, p.Stages[s].Owners); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// run appends plans until the goals are reached. It returns how many.
+func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err error) {
+	marks, err := c.markers()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, marks.Close()) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer c.retire(j)
+	for {
+		d, err := c.next(ctx, j)
+		if err != nil {
+			return c.steps, err
+		}
+		if d.Ended {
+			return c.steps, errors.New(d.Waits)
+		}
+		wait := time.Minute
+		for s, tasks := range d.Start {
+			for _, task := range tasks {
+				if err := j.Enter(s, task); err != nil {
+					return c.steps, err
+				}
+				c.entered = append(c.entered, [2]int{s, task})
+				wait = lookEvery
+			}
+		}
+		switch {
+		case d.Plans != nil:
+			if err := c.append(ctx, &d); err != nil {
+				return c.steps, err
+			}
+			continue
+		case d.Idle:
+			c.h.cfg.Reached(observe.Event{Step: observe.RescaleSettled})
+			return c.steps, nil
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return c.steps, fmt.Errorf("%w: %s", context.Cause(ctx), d.Waits)
+		case <-j.Done():
+			return c.steps, fmt.Errorf("the job has ended: %s", d.Waits)
+		case <-marks.Ready():
+			if _, err := marks.TryNext(); err != nil {
+				return c.steps, err
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+// retire ends the tasks that were started and that no plan names.
+func (c *controller) retire(j runtime.Tasks) {
+	for _, t := range c.entered {
+		if t[1] >= c.present.Stages[t[0]].Tasks {
+			j.Retire(t[0], t[1])
+		}
+	}
+}
+
+// markers returns a reader that tells when a task of a stage that can be rescaled has made a marker.
+func (c *controller) markers() (sharedlog.Reader, error) {
+	o := sharedlog.ReaderOptions{From: c.control.At, BelowFloor: true}
+	l := c.h.cfg.Layout
+	for s := range l.Stages {
+		if c.h.refuse(s, 1) != nil {
+			continue
+		}
+		for task := range l.Stages[s].Groups { // as many as it can have
+			o.Tags = append(o.Tags, tags.Task(l.Job, l.Plan.Stages[s].Name, task))
+		}
+	}
+	tail, err := c.log.Tail(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	o.From = tail
+	return c.log.NewReader(o)
+}
+
+// next decides what to do now.
+func (c *controller) next(ctx context.Context, j runtime.Tasks) (rescale.Decision, error) {
+	tail, err := c.log.Tail(ctx)
+	if err != nil {
+		return rescale.Decision{}, err
+	}
+	f := rescale.Facts{Marks: make([][]*rescale.Marker, len(c.present.Stages)), Runs: j.Runs}
+	for s := range c.present.Stages {
+		n := c.members(s)
+		if n == 0 {
+			continue
+		}
+		f.Marks[s] = make([]*rescale.Marker, n)
+		for task := range n {
+			m, at, err := records.LastMarker(ctx, c.log, c.present.Job, c.present.Plan.Stages[s].Name, task, tail)
+			if err != nil {
+				return rescale.Decision{}, err
+			}
+			f.Marks[s][task], _ = markerOf(m, at)
+		}
+	}
+	return c.core.Next(&f), nil
+}
+
+// members returns how many tasks of a stage the controller must know the markers of: none of a stage
+// that is not rescaled.
+func (c *controller) members(s int) int {
+	n := 0
+	for i := range c.control.Plan.Moves {
+		if m := &c.control.Plan.Moves[i]; int(m.Stage) == s {
+			n = max(n, int(m.From)+1, int(m.To)+1, c.present.Stages[s].Tasks)
+		}
+	}
+	if g := c.core.Goal(s); g != nil {
+		n = max(n, c.present.Stages[s].Tasks)
+	}
+	return n
+}
+
+// append appends the plan of a decision.
+func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
+	p := *c.control.Plan
+	p.Number, p.Moves, p.Goal = max(p.Number, 1)+1, nil, nil
+	p.Stages = slices.Clone(p.Stages)
+	for s := range d.Plans {
+		p.Stages[s].Tasks, p.Stages[s].Owners = d.Plans[s].Tasks, d.Plans[s].Owners
+		for _, m := range d.Plans[s].Moves {
+			p.Moves = append(p.Moves, envelope.Move{Stage: uint32(s), From: uint32(m.From), To: uint32(m.To), Groups: m.Groups, Early: m.Early})
+		}
+		if g := d.Goals[s]; g != nil {
+			p.Goal = append(p.Goal, envelope.PlanStage{Name: p.Stages[s].Name, Tasks: g.Tasks, Owners: g.Owners})
+		}
+	}
+	present, err := presentOf(c.h.cfg.Layout, &p)
+	if err != nil {
+		return err
+	}
+	var streams []int
+	for _, s := range d.Producers {
+		streams = append(streams, present.Plan.Stages[s].Outputs...)
+	}
+	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanning})
+	if err := c.control.Append(ctx, &p, present, streams); err != nil {
+		return err
+	}
+	c.present = present
+	c.h.cfg.SetPresent(present)
+	c.h.tell(&p, c.control.At)
+	c.steps++
+	for s := range d.Plans {
+		d.Plans[s].LSN = c.control.At
+	}
+	c.core.Appended(d.Plans, d.Goals)
+	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanned})
+	return nil
+}

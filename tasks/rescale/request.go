@@ -1,0 +1,32 @@
+package rescale
+
+// Request asks to move key groups of a stage.
+type Request struct {
+	// Stage is the stage's name, Tasks the number of tasks that it is to have.
+	Stage string
+	Tasks int
+	// Strategy is sticky (the default), range, hash, or the name of Owners, which then has the owner
+	// of each key group.
+	Strategy string
+	Owners   []int
+	// Batch is how many key groups a task gives, or receives, in one step; 0: any number.
+	Batch int
+	// ID says who asks, for reports.
+	ID string
+}
+
+// Result says what a rescale has done.
+type Result struct {
+	Stage    string `json:"stage"`
+	From     int    `json:"from"`
+	To       int    `json:"to"`
+	Strategy string `json:"strategy"`
+	Batch    int    `json:"batch"`
+	// KeyGroups is the number of groups of the stage, GroupsMoved how many of them have another
+	// owner, in Steps steps.
+	KeyGroups   int `json:"key_groups"`
+	GroupsMoved int `json:"groups_moved"`
+	Steps       int `json:"steps"`
+	// SettledMS is the time in ms from the request until the receivers owned all groups.
+	SettledMS float64 `json:"settled_ms"`
+}

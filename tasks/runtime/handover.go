@@ -1,0 +1,245 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/rescale"
+)
+
+// Handover is how key groups move between the tasks of a stage while the job runs. Package handover
+// implements it, and can be deleted: without one (Config.Handover) a task refuses a plan that moves
+// groups of its stage.
+type Handover interface {
+	// Mover returns a task's part; nil: its groups do not move.
+	Mover(e *Engine) Mover
+	// Rescale moves key groups of a running job until a goal is reached.
+	Rescale(ctx context.Context, j Tasks, r rescale.Request) (*rescale.Result, error)
+	// Resume reaches the goals that the newest plan in the log has.
+	Resume(ctx context.Context, j Tasks) error
+}
+
+// Tasks is what the process that rescales a job needs of what runs the job's tasks.
+type Tasks interface {
+	// Enter starts a task that is new in its stage, unless it runs. Retire ends one that Enter has
+	// started and that no plan names.
+	Enter(stage, task int) error
+	Retire(stage, task int)
+	// Runs reports whether a task runs: its instance has replaced its predecessors.
+	Runs(stage, task int) bool
+	// Done is closed when the job has ended.
+	Done() <-chan struct{}
+}
+
+// Mover is the part of one instance of a task in moving key groups. The task's goroutine calls it.
+type Mover interface {
+	// Begin decides what the instance owns (Engine.Own), given the newest marker below place, nil if
+	// there is none, and its LSN. A task that has no groups because it is new in its stage waits
+	// here for a plan and for the groups' givers, and starts to process its input (Engine.Enter);
+	// entered says that it has, or that the task has ended.
+	Begin(ctx context.Context, last *envelope.Marker, at, place sharedlog.LSN) (entered bool, err error)
+	// Turn does what is to be done between two records, if the task is between two.
+	Turn(ctx context.Context) error
+	// Ready receives a token when Turn may have something to do.
+	Ready() <-chan struct{}
+	// Waits reports whether the task must not process a record yet. It is asked only if the mover has
+	// said that it may be (Engine.Wait).
+	Waits(e *sharedlog.Entry) (bool, error)
+	// Reached handles the record of a plan, which the task's input has reached.
+	Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan) error
+	// Cap returns what the task may promise of event time when its input allows time and idle.
+	Cap(time int64, idle bool) (int64, bool)
+	// Open reports whether moves from or to the task are under way.
+	Open() bool
+	// Marker completes the marker of a commit.
+	Marker(m *envelope.Marker)
+	// Close ends what runs beside the task.
+	Close() error
+}
+
+// ErrNoHandover: the program has been built without package handover.
+var ErrNoHandover = errors.New("this program cannot move key groups between tasks")
+
+// mover returns the task's mover, nil if its groups do not move.
+func (t *task) mover() Mover {
+	if t.cfg.Handover == nil {
+		return nil
+	}
+	return t.cfg.Handover.Mover(&Engine{t})
+}
+
+// capped returns what the task may promise of event time when its input allows lowest.
+func (t *task) capped(lowest progress.Promise) (time int64, idle bool) {
+	if t.moves == nil {
+		return lowest.Time, lowest.Idle
+	}
+	return t.moves.Cap(lowest.Time, lowest.Idle)
+}
+
+// open reports whether moves are under way: the task neither ends nor stops for a savepoint.
+func (t *task) open() bool { return t.moves != nil && t.moves.Open() }
+
+// waits reports whether the task must not process a record yet.
+func (t *task) waits(e *sharedlog.Entry) (bool, error) {
+	if !t.in.waits {
+		return false, nil
+	}
+	return t.moves.Waits(e)
+}
+
+// plan handles the record of a plan.
+func (t *task) plan(ctx context.Context, e *sharedlog.Entry) error {
+	if t.moves == nil {
+		return ErrNoHandover // it has no tag of plans
+	}
+	var p envelope.Plan
+	if err := p.Parse(e.Data); err != nil {
+		return err
+	}
+	if err := t.moves.Reached(ctx, e.LSN, &p); err != nil || t.promise.Ended {
+		return err
+	}
+	return t.advance(ctx)
+}
+
+// Own sets what the task owns: its key groups, ascending, and from where on it processes the items
+// of each group of the stage. An input that has started gets the tags of the groups that are new.
+func (e *Engine) Own(owned []int, from func(group int) sharedlog.LSN) error {
+	t := e.t
+	more := false
+	for g := range t.from {
+		at := from(g)
+		more = more || t.from[g] == never && at != never
+		t.from[g] = at
+	}
+	t.owned = slices.Clone(owned)
+	if !more || t.in.reader == nil {
+		return nil
+	}
+	return t.reread(t.in.next)
+}
+
+// Wait sets whether Mover.Waits is asked for each record.
+func (e *Engine) Wait(may bool) { e.t.in.waits = may }
+
+// Entry is where a task starts that is new in its stage.
+type Entry struct {
+	// Marker is the release of the giver that was furthest behind, as which the task continues.
+	Marker *envelope.Marker
+	// Position and Low are those of the task's inbox.
+	Position, Low sharedlog.LSN
+	// Watermark is what the task promises first; Clock is what wall-clock timers have fired up to.
+	Watermark, Clock int64
+}
+
+// Enter starts the input of a task that is new in its stage. Its first commit must follow.
+func (e *Engine) Enter(n *Entry) error {
+	t := e.t
+	if err := t.chain.Open(t.owned); err != nil {
+		return err
+	}
+	t.promise = progress.Promise{Time: n.Watermark}
+	t.status.Watermark.Store(n.Watermark)
+	t.status.Position.Store(uint64(n.Position))
+	if n.Marker != nil {
+		t.in.table.Restore(n.Marker.Seen, n.Marker.Watermark)
+	}
+	t.restoreClock(n.Clock)
+	t.in.inbox = t.cfg.Protocol.NewInbox(t.in.table, n.Position, n.Low)
+	t.in.inbox.Limit(t.cfg.HeldMemory)
+	return t.ready(n.Low)
+}
+
+// Newcomer reports whether the process that appends plans has started the task because the next plan
+// is to give it key groups.
+func (e *Engine) Newcomer() bool { return e.t.asked.enter }
+
+// Low returns the LSN from which the task's successor would read.
+func (e *Engine) Low() sharedlog.LSN { return e.t.in.inbox.Low() }
+
+// Reread reads the input again from an LSN, as a restart does; what has counted does not count
+// again.
+func (e *Engine) Reread(low sharedlog.LSN) error {
+	t := e.t
+	t.in.inbox = t.cfg.Protocol.NewInbox(t.in.table, t.in.inbox.Position(), min(low, t.in.inbox.Low()))
+	t.in.inbox.Limit(t.cfg.HeldMemory)
+	return t.reread(t.in.inbox.Low())
+}
+
+// Fresh reports whether a marker is new to the task.
+func (e *Engine) Fresh(m *envelope.Marker) bool {
+	return m.Commit > e.t.in.table.Commit(m.Stage, m.Task)
+}
+
+// Position returns the position of the task's inbox.
+func (e *Engine) Position() sharedlog.LSN { return e.t.in.inbox.Position() }
+
+// Passed moves the position behind a record.
+func (e *Engine) Passed(at sharedlog.LSN) { e.t.done(at) }
+
+// Watermark returns how far the input allows event time to move, Time how far it has.
+func (e *Engine) Watermark() int64 { return e.t.in.table.Watermark() }
+
+// Time returns the event time that the task has reached.
+func (e *Engine) Time() int64 { return e.t.promise.Time }
+
+// Clean reports whether the task is at a clean point: its position is behind a record, and event
+// time is as far as its input, or Mover.Cap, allows.
+func (e *Engine) Clean() bool { return e.t.clean() }
+
+// Release makes a commit that gives key groups away, which the task owns no longer, and drops their
+// state. The change logs of the groups have the commit, too: what was appended before, and never
+// committed, is known to be void.
+func (e *Engine) Release(ctx context.Context, groups []int) error {
+	t := e.t
+	t.out.released = groups
+	defer func() { t.out.released = nil }()
+	if err := e.Commit(ctx); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		for _, table := range t.tables {
+			table.Drop(g)
+		}
+	}
+	t.unfollow(groups)
+	if t.lead != nil && t.promise.Ended {
+		t.lead.Left(t.stage, t.index)
+	}
+	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
+	return nil
+}
+
+// Take restores the state of key groups of another task as of its release at an LSN, from the store
+// and the change logs.
+func (e *Engine) Take(ctx context.Context, groups []int, at sharedlog.LSN, named bool) error {
+	t := e.t
+	if t.keepsState() {
+		if t.cfg.Checkpoints != nil {
+			// The LSN is a token for the store; see start.
+			if err := checkpoint.Durable(ctx, t.cfg.Log, at+1); err != nil {
+				return err
+			}
+		}
+		from, err := t.load(ctx, groups, at, never, named) // the giver may have made snapshots after its release
+		if err != nil {
+			return err
+		}
+		if err := t.replay(ctx, groups, from, at+1); err != nil {
+			return err
+		}
+	}
+	for _, table := range t.tables {
+		if err := table.Restored(groups); err != nil {
+			return err
+		}
+	}
+	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
+	return nil
+}
