@@ -74,25 +74,26 @@ func (j *Job) resumeRescale() {
 	}
 }
 
-// Enter starts a task that is new in its stage, unless it runs.
-func (j *Job) Enter(stage, index int) error {
+// Enter starts a task that is new in its stage, unless an instance of it runs: one that has left
+// may be about to end. It reports whether it has.
+func (j *Job) Enter(stage, index int) (bool, error) {
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.alive == 0 {
-		return errEnded
+		return false, errEnded
 	}
 	if index < len(j.tasks[stage]) {
 		if r := j.tasks[stage][index]; r != nil && !ended(r) {
-			return nil
+			return false, nil
 		}
 	}
 	r, err := j.executor.Prepare(stage, index, runtime.Attempt{}, true)
 	if err == nil {
 		j.begin(r)
 	}
-	return err
+	return err == nil, err
 }
 
 // Retire ends a task that Enter has started and that no plan names.

@@ -169,10 +169,13 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 		wait := time.Minute
 		for s, tasks := range d.Start {
 			for _, task := range tasks {
-				if err := j.Enter(s, task); err != nil {
+				did, err := j.Enter(s, task)
+				if err != nil {
 					return c.steps, err
 				}
-				c.entered = append(c.entered, [2]int{s, task})
+				if did {
+					c.entered = append(c.entered, [2]int{s, task})
+				}
 				wait = lookEvery
 			}
 		}
@@ -236,7 +239,9 @@ func (c *controller) next(ctx context.Context, j runtime.Tasks) (rescale.Decisio
 	if err != nil {
 		return rescale.Decision{}, err
 	}
-	f := rescale.Facts{Marks: make([][]*rescale.Marker, len(c.present.Stages)), Runs: j.Runs}
+	f := rescale.Facts{Marks: make([][]*rescale.Marker, len(c.present.Stages)), Runs: func(s, task int) bool {
+		return slices.Contains(c.entered, [2]int{s, task}) && j.Runs(s, task) // what runs otherwise has left
+	}}
 	for s := range c.present.Stages {
 		n := c.members(s)
 		if n == 0 {

@@ -27,9 +27,10 @@ type Handover interface {
 
 // Tasks is what the process that rescales a job needs of what runs the job's tasks.
 type Tasks interface {
-	// Enter starts a task that is new in its stage, unless it runs. Retire ends one that Enter has
+	// Enter starts a task that is new in its stage, unless an instance runs, which may be one that has
+	// left and is about to end. Retire ends one that Enter has
 	// started and that no plan names.
-	Enter(stage, task int) error
+	Enter(stage, task int) (started bool, err error)
 	Retire(stage, task int)
 	// Runs reports whether a task runs: its instance has replaced its predecessors.
 	Runs(stage, task int) bool
