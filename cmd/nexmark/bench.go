@@ -88,8 +88,14 @@ no latency at emit and no cost, which the workers' processes bear.`,
 			if err := e.Generator.Validate(); err != nil {
 				return &usageError{Err: err}
 			}
+			if submit && len(e.Rescales) > 0 {
+				return errSubmittedRescale
+			}
 			if many.wanted() {
 				return many.run(cmd.Context(), cmd, e.json, e.quiet)
+			}
+			if err := e.checkRescales(); err != nil {
+				return err
 			}
 			s.Settings = e.Settings
 			if prof.dir != "" {
@@ -116,6 +122,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
 	f.BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run the query, and read its rows here")
 	e.timelineFlag(f)
+	e.rescaleFlag(f)
 	prof.flags(f)
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
@@ -136,6 +143,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 	defer func() { err = errors.Join(err, closeLog()) }()
 	s.Checkpoints, s.State = e.Checkpoints, e.State
 	line, show := e.status()
+	s.OnRescale = e.sayRescale(line)
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()
 	if err != nil {

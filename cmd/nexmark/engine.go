@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -345,9 +346,11 @@ func (e *engine) remedy(err error) error {
 // status shows the progress of a job: on a terminal as one line that is redrawn, else as a plain
 // line every few seconds.
 type status struct {
-	w     *os.File
-	tty   bool
-	last  time.Time
+	w    *os.File
+	tty  bool
+	last time.Time
+
+	mu    sync.Mutex // serializes what is written
 	drawn bool
 }
 
@@ -357,6 +360,8 @@ func (e *engine) status() (*status, func(driver.Live)) {
 		return s, nil
 	}
 	return s, func(l driver.Live) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.tty {
 			line := l.String()
 			if w, _, err := term.GetSize(int(s.w.Fd())); err == nil && len(line) >= w && w > 0 {
@@ -371,10 +376,17 @@ func (e *engine) status() (*status, func(driver.Live)) {
 	}
 }
 
-func (s *status) clear() {
+func (s *status) clear() { s.say("") }
+
+// say writes text where the line of progress was, which is drawn again below it.
+func (s *status) say(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.drawn {
 		fmt.Fprint(s.w, "\r\x1b[K")
+		s.drawn = false
 	}
+	fmt.Fprint(s.w, text)
 }
 
 // timelineFlag adds --timeline.

@@ -56,6 +56,12 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 			if err := e.checkInput(bad, rate); err != nil {
 				return err
 			}
+			if submit && len(e.Rescales) > 0 {
+				return errSubmittedRescale
+			}
+			if err := e.checkRescales(); err != nil {
+				return err
+			}
 			if submit {
 				if e.timeline != "" {
 					return errSubmittedTimeline
@@ -68,6 +74,7 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 	e.flags(cmd, "chained")
 	e.inputFlags(cmd, &bad, &rate)
 	e.timelineFlag(cmd.Flags())
+	e.rescaleFlag(cmd.Flags())
 	cmd.Flags().StringVar(&e.Savepoint, "savepoint", "", "when interrupted (Ctrl-C, SIGTERM), finish what is on its way and keep a savepoint of this name, to begin from with --from")
 	cmd.Flags().BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run it, and wait for its end here")
 	return cmd
@@ -134,6 +141,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	line, show := e.status()
+	e.Settings.OnRescale = e.sayRescale(line)
 	sum, err := driver.Run(ctx, log, e.Settings, show)
 	line.clear()
 	if err != nil {

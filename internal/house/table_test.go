@@ -351,8 +351,8 @@ var table = []row{
 		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{
-		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/observe", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
-		why: "the queries use the public API: operators to write a job and package tasks to run it; internal/host or cmd opens the log",
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/layout", "tasks/observe", "tasks/progress", "tasks/rescale", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
+		why: "the queries use the public API: operators to write a job and package tasks to run it; a rescale is refused before the job starts; internal/host or cmd opens the log",
 	},
 
 	// Internal packages.

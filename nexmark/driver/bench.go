@@ -71,12 +71,14 @@ type Report struct {
 	Skipped int64 `json:"warmup_skips,omitempty"`
 	// Recovery describes the recovery from the failure at FailAt.
 	Recovery *Recovery `json:"recovery,omitempty"`
-	Version  string    `json:"version"`
-	Go       string    `json:"go"`
-	Cores    int       `json:"cores"`
-	Source   string    `json:"source"`
-	Fsync    string    `json:"fsync"`
-	Settings any       `json:"settings"`
+	// Rescaled has the outcome of each of Settings.Rescales.
+	Rescaled []Rescaled `json:"rescale,omitempty"`
+	Version  string     `json:"version"`
+	Go       string     `json:"go"`
+	Cores    int        `json:"cores"`
+	Source   string     `json:"source"`
+	Fsync    string     `json:"fsync"`
+	Settings any        `json:"settings"`
 }
 
 // latency collects the ages of rows. Safe for concurrent use.
@@ -178,6 +180,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		return nil, err
 	}
 	begin := time.Now()
+	rescales := s.rescaler(ctx, job, cancel)
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	until := func(d time.Duration) error {
@@ -186,6 +189,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		for {
 			select {
 			case <-job.Done():
+				if _, err := rescales.end(); err != nil {
+					return err
+				}
 				if err := job.Wait(); err != nil {
 					return err
 				}
@@ -232,6 +238,10 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if err := until(s.Duration - s.FailAt); err != nil {
 		return nil, errors.Join(err, stopTimeline(), stop())
 	}
+	rescaled, err := rescales.end()
+	if err != nil {
+		return nil, errors.Join(err, stopTimeline(), stop())
+	}
 	took := time.Since(measured).Seconds()
 	if err := stopTimeline(); err != nil {
 		return nil, errors.Join(err, stop())
@@ -250,6 +260,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if s.Logged {
 		r.Source = "log"
 	}
+	r.Rescaled = rescaled
 	if failed != nil {
 		r.Recovery = failed.report()
 	}

@@ -88,8 +88,8 @@ func (s *Settings) upgrade(args []byte) error {
 	return nil
 }
 
-// Rows returns the plan of a query whose rows go to a file. Only a reader of the job's rows in the
-// log uses it, and only for the rows' types.
+// Rows returns the plan of a query whose rows go to a file, without opening its input: for readers of
+// the job's rows in the log, which use the rows' types, and for those who ask for its stages.
 func Rows(s Settings) (*operators.Plan, error) {
 	s.Inputs, s.Generator.Events = nil, max(1, s.Generator.Events)
 	j, err := s.build()

@@ -35,6 +35,8 @@ type Summary struct {
 	CPU       float64        `json:"cpu_seconds"`
 	RSS       uint64         `json:"peak_rss_bytes"`
 	Tasks     []tasks.Status `json:"tasks"`
+	// Rescaled has the outcome of each of Settings.Rescales.
+	Rescaled []Rescaled `json:"rescale,omitempty"`
 	// Savepoint is the savepoint that was made when the run was asked to stop.
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
@@ -69,6 +71,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		backlog: func() int64 { return backlog(job) },
 		events:  func() int64 { return int64(liveOf(job.Status(), 0, here).Events) }, rows: func() int64 { return int64(liveOf(job.Status(), 0, here).Rows) },
 	})
+	rescales := s.rescaler(running, job, kill)
 	saved := make(chan error, 1)
 	var made *savepoint.Manifest
 	go func() {
@@ -82,14 +85,18 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		saved <- err
 	}()
 	err = errors.Join(watch(ctx, job, begin, show), stop())
+	rescaled, rerr := rescales.end()
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
+	}
+	if rerr != nil {
+		return nil, rerr
 	}
 	if err != nil && made == nil {
 		return nil, s.explain(ctx, log, o, err)
 	}
 	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
-	sum.Savepoint = made
+	sum.Savepoint, sum.Rescaled = made, rescaled
 	return sum, nil
 }
 

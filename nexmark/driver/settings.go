@@ -79,6 +79,11 @@ type Settings struct {
 	// Timeline, if set, is called with a Moment for each TimelineStep of a run or of the measured time
 	// of a measurement, by one goroutine.
 	Timeline func(Moment) error `json:"-"`
+	// Rescales give stages other numbers of tasks while a run or a measurement is made, in this order;
+	// CheckRescales must have accepted them. OnRescale, if set, is called with the outcome of each, by
+	// one goroutine.
+	Rescales  []Rescale       `json:",omitempty"`
+	OnRescale func(*Rescaled) `json:"-"`
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 	// Observer is tasks.Options.Observer.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"tailrace.dev/tailrace/nexmark/driver"
+)
+
+var errSubmittedRescale = usagef("--rescale: the job must run in this process, and workers run it with --submit; leave out one of the two")
+
+// rescaleFlag adds --rescale.
+func (e *engine) rescaleFlag(f *pflag.FlagSet) {
+	f.Var((*rescales)(&e.Rescales), "rescale", `give a stage another number of tasks while the job runs: WHEN:STAGE=TASKS, as in 10s:counts=4,20s:counts=1.
+WHEN is the time since the job was started here (10s; the warm-up counts), or how many events it has read (500000).
+STAGE may be left out (10s=4): the first with the most key groups that is neither source nor sink.
+They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
+One that is not reached before the job ends is reported, and is no error. Not with --submit, --state pebble, or the
+protocols txn, aligned, aligned-early and unsafe`)
+}
+
+// checkRescales refuses what --rescale asks for if it is impossible. The other flags must have been
+// checked.
+func (e *engine) checkRescales() error {
+	if len(e.Rescales) > 0 && e.state == "pebble" {
+		return usagef("--rescale: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start")
+	}
+	if err := e.CheckRescales(); err != nil {
+		return usagef("--rescale: %w", err)
+	}
+	return nil
+}
+
+// sayRescale returns what shows the outcome of each rescale.
+func (e *engine) sayRescale(line *status) func(*driver.Rescaled) {
+	if e.quiet {
+		return nil
+	}
+	return func(r *driver.Rescaled) { line.say(r.String() + "\n") }
+}
+
+// rescales is the value of --rescale.
+type rescales []driver.Rescale
+
+// Set implements pflag.Value. A flag that is given again adds to the list.
+func (r *rescales) Set(text string) error {
+	list := *r
+	for i, part := range strings.Split(text, ",") {
+		one, err := parseRescale(strings.TrimSpace(part))
+		if err == nil && len(list) > 0 {
+			if b := &list[len(list)-1]; one.Events == 0 && b.Events == 0 && one.After < b.After {
+				err = fmt.Errorf("%v is before %v: list them in the order of their times", one.After, b.After)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("rescale %d, %q: %w", i+1, part, err)
+		}
+		list = append(list, one)
+	}
+	*r = list
+	return nil
+}
+
+// parseRescale parses WHEN:STAGE=TASKS and WHEN=TASKS.
+func parseRescale(text string) (r driver.Rescale, err error) {
+	left, n, ok := strings.Cut(text, "=")
+	if !ok {
+		return r, errors.New("it has no =TASKS; write WHEN:STAGE=TASKS, as in 10s:counts=4")
+	}
+	if r.Tasks, err = strconv.Atoi(n); err != nil || r.Tasks < 1 {
+		return r, fmt.Errorf("%q tasks: use a whole number, at least 1", n)
+	}
+	when, stage, ok := strings.Cut(left, ":")
+	if r.Stage = stage; ok && stage == "" {
+		return r, fmt.Errorf("no stage behind the colon; write %s=%d for the stage with the most key groups", when, r.Tasks)
+	}
+	if r.Events, err = strconv.ParseUint(when, 10, 64); err == nil && r.Events > 0 {
+		return r, nil
+	}
+	r.Events = 0
+	if r.After, err = time.ParseDuration(when); err != nil || r.After < 0 {
+		return r, fmt.Errorf("when is %q? use a time since the start, as 10s or 500ms, or a number of events", when)
+	}
+	return r, nil
+}
+
+// String implements pflag.Value.
+func (r *rescales) String() string {
+	var all []string
+	for i := range *r {
+		one := &(*r)[i]
+		text := one.When()
+		if one.Stage != "" {
+			text += ":" + one.Stage
+		}
+		all = append(all, fmt.Sprintf("%s=%d", text, one.Tasks))
+	}
+	return strings.Join(all, ",")
+}
+
+// Type implements pflag.Value.
+func (*rescales) Type() string { return "list" }
