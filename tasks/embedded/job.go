@@ -41,6 +41,9 @@ type Job struct {
 // errEnded: the job has ended, so the operation is not possible.
 var errEnded = errors.New("the job has ended")
 
+// errRetired: the task was started for a plan that was not made.
+var errRetired = errors.New("the task is not one of its stage")
+
 // Start starts every task of the layout. The end of ctx ends the job as a crash would: tasks make
 // no last commit, and a later start resumes from the newest commits.
 func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
@@ -158,6 +161,9 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, erro
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
+	if !j.has(stage, index) {
+		return nil, j.executor.Name(stage, index, errRetired)
+	}
 	f := j.failOne
 	for s := range j.executor.Config().Layout.Stages {
 		if j.executor.Config().Commits.Together(s) {
@@ -169,6 +175,13 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, erro
 		j.fail(err)
 	}
 	return r, err
+}
+
+// has reports whether the job has a task, which it may have started for a plan that was not made.
+func (j *Job) has(stage, index int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.tasks[stage][index] != nil
 }
 
 func (j *Job) failOne(ctx context.Context, stage, index int) (*runtime.Handle, error) {

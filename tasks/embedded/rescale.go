@@ -98,11 +98,15 @@ func (j *Job) Enter(stage, index int) (bool, error) {
 
 // Retire ends a task that Enter has started and that no plan names.
 func (j *Job) Retire(stage, index int) {
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := j.tasks[stage][index]
-	j.failed[r] = true
-	r.Kill()
+	if r := j.tasks[stage][index]; r != nil {
+		j.failed[r] = true
+		j.tasks[stage][index] = nil
+		r.Kill()
+	}
 }
 
 // Runs reports whether a task runs: its instance has replaced its predecessors.

@@ -92,7 +92,11 @@ func (j *Job) drain(n uint64) (drained []*runtime.Handle, err error) {
 	j.mu.Lock()
 	var all []*runtime.Handle
 	for _, tasks := range j.tasks {
-		all = append(all, tasks...)
+		for _, r := range tasks {
+			if r != nil {
+				all = append(all, r)
+			}
+		}
 	}
 	j.mu.Unlock()
 	for _, r := range all {

@@ -154,12 +154,19 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, marks.Close()) }()
+	defer func() {
+		if marks != nil {
+			err = errors.Join(err, marks.Close())
+		}
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer c.retire(j)
 	for {
 		d, err := c.next(ctx, j)
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			continue // since the tail was read: there are newer markers
+		}
 		if err != nil {
 			return c.steps, err
 		}
@@ -196,7 +203,11 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 		case <-j.Done():
 			return c.steps, fmt.Errorf("the job has ended: %s", d.Waits)
 		case <-marks.Ready():
-			if _, err := marks.TryNext(); err != nil {
+			_, err := marks.TryNext()
+			if errors.Is(err, sharedlog.ErrTrimmed) { // it only tells that there is something new
+				err = errors.Join(marks.Close(), c.reopen(&marks))
+			}
+			if err != nil {
 				return c.steps, err
 			}
 		case <-timer.C:
@@ -211,6 +222,12 @@ func (c *controller) retire(j runtime.Tasks) {
 			j.Retire(t[0], t[1])
 		}
 	}
+}
+
+// reopen replaces the reader of markers by one that begins at the tail.
+func (c *controller) reopen(marks *sharedlog.Reader) (err error) {
+	*marks, err = c.markers()
+	return err
 }
 
 // markers returns a reader that tells when a task of a stage that can be rescaled has made a marker.
@@ -297,7 +314,9 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 		streams = append(streams, present.Plan.Stages[s].Outputs...)
 	}
 	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanning})
-	if err := c.control.Append(ctx, &p, present, streams); err != nil {
+	// The end of ctx does not end the wait: whether the plan is in the log would be unknown, and the
+	// tasks that it names must run if it is.
+	if err := c.control.Append(context.WithoutCancel(ctx), &p, present, streams); err != nil {
 		return err
 	}
 	c.present = present

@@ -155,7 +155,8 @@ func (r *Handle) Stage() int        { return r.task.stage }
 func (r *Handle) Index() int        { return r.task.index }
 func (r *Handle) StageName() string { return r.task.spec.Name }
 
-// Newcomer is what Prepare was told.
+// Newcomer reports, after Done, whether Prepare was told that a plan is about to name the task and the
+// task has not entered its stage since.
 func (r *Handle) Newcomer() bool { return r.task.asked.enter }
 
 // Instance is the number of the instance, 0 until it has replaced its predecessors.

@@ -142,6 +142,7 @@ type Entry struct {
 // Enter starts the input of a task that is new in its stage. Its first commit must follow.
 func (e *Engine) Enter(n *Entry) error {
 	t := e.t
+	t.asked.enter = false // the log has the plan that names it
 	if err := t.chain.Open(t.owned); err != nil {
 		return err
 	}
