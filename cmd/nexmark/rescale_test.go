@@ -158,8 +158,10 @@ func TestParseRescales(t *testing.T) {
 	require.NoError(t, r.Set("10s:counts=4, 10s=2,500000:best=1"))
 	require.NoError(t, r.Set("1m=8"))
 	require.Equal(t, rescales{
-		{After: 10 * time.Second, Stage: "counts", Tasks: 4}, {After: 10 * time.Second, Tasks: 2},
-		{Events: 500_000, Stage: "best", Tasks: 1}, {After: time.Minute, Tasks: 8},
+		{After: 10 * time.Second, Stage: "counts", Tasks: 4},
+		{After: 10 * time.Second, Tasks: 2},
+		{Events: 500_000, Stage: "best", Tasks: 1},
+		{After: time.Minute, Tasks: 8},
 	}, r)
 	var again rescales
 	require.NoError(t, again.Set(r.String()), "as a measurement of several trials passes it on")

@@ -38,7 +38,7 @@ func TestOneAppendsPlans(t *testing.T) {
 
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
-	plans, at, err := records.Plans(t.Context(), log, "j", sharedlog.Oldest, tail)
+	plans, at, err := records.Plans(t.Context(), log, "j", tail)
 	require.NoError(t, err)
 	require.Len(t, plans, 2)
 	require.Equal(t, []sharedlog.LSN{first.At, second.At}, at)

@@ -43,7 +43,7 @@ func (m *mover) config() *runtime.Config { return m.e.Config() }
 func (m *mover) Begin(ctx context.Context, last *envelope.Marker, at, place sharedlog.LSN) (entered bool, err error) {
 	m.h.join(m)
 	cfg := m.config()
-	all, lsns, err := records.Plans(ctx, cfg.Log, cfg.Layout.Job, sharedlog.Oldest, place)
+	all, lsns, err := records.Plans(ctx, cfg.Log, cfg.Layout.Job, place)
 	if err != nil {
 		return false, err
 	}

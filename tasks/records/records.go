@@ -50,13 +50,20 @@ func LastPlan(ctx context.Context, log sharedlog.Log, job string, below sharedlo
 	return p, e.LSN, err
 }
 
-// Plans returns the plans of a job in [from, below), in the order of the log, with the LSNs of their
-// records. What was trimmed is left out: newer plans replace it.
-func Plans(ctx context.Context, log sharedlog.Log, job string, from, below sharedlog.LSN) (plans []*envelope.Plan, at []sharedlog.LSN, err error) {
-	if from >= below {
-		return nil, nil, nil
+// Plans returns the plans of a job below a place, in the order of the log, with the LSNs of their
+// records. What is trimmed below the newest one is left out: newer plans replace it.
+func Plans(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (plans []*envelope.Plan, at []sharedlog.LSN, err error) {
+	for {
+		plans, at, err = plansNow(ctx, log, job, below)
+		if !errors.Is(err, sharedlog.ErrTrimmed) || ctx.Err() != nil {
+			return plans, at, err
+		}
+		// A trim has overtaken the reader. It leaves the newest plan.
 	}
-	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Control(job)}, From: from, BelowFloor: true, Until: below})
+}
+
+func plansNow(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (plans []*envelope.Plan, at []sharedlog.LSN, err error) {
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Control(job)}, From: sharedlog.Oldest, BelowFloor: true, Until: below})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,7 +25,8 @@ type Position struct {
 // No change log is read below its own position: groups that have come from other tasks are trimmed
 // to other places than the task's own.
 func Replay(ctx context.Context, log sharedlog.Log, changes checkpoint.ChangeLog, from []Position, until sharedlog.LSN,
-	apply func(*sharedlog.Entry) error, reached func(sharedlog.LSN)) error {
+	apply func(*sharedlog.Entry) error, reached func(sharedlog.LSN),
+) error {
 	from = slices.Clone(from)
 	slices.SortStableFunc(from, func(a, b Position) int { return int(min(max(int64(a.From)-int64(b.From), -1), 1)) })
 	var tags []sharedlog.Tag
@@ -53,7 +54,8 @@ func Replay(ctx context.Context, log sharedlog.Log, changes checkpoint.ChangeLog
 
 // replay reads the change logs with these tags from one place.
 func replay(ctx context.Context, log sharedlog.Log, changes checkpoint.ChangeLog, o sharedlog.ReaderOptions,
-	apply func(*sharedlog.Entry) error, reached func(sharedlog.LSN)) (err error) {
+	apply func(*sharedlog.Entry) error, reached func(sharedlog.LSN),
+) (err error) {
 	r, err := log.NewReader(o)
 	if err != nil {
 		return err
