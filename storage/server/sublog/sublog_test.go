@@ -179,7 +179,6 @@ func TestAgainstGroups(t *testing.T) {
 
 // taken is a copy that is being made.
 type taken struct {
-	at     uint64
 	groups []fetch.Group
 }
 
