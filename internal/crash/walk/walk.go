@@ -47,6 +47,14 @@ func Points() []crash.Point {
 	)
 }
 
+// OfRescales returns the points of a rescale.
+func OfRescales() []crash.Point {
+	return at(
+		observe.RescaleSilent, observe.RescalePlanning, observe.RescalePlanned, observe.RescaleReleasing, observe.RescaleReleased,
+		observe.RescaleTaking, observe.RescaleTaken, observe.RescaleSettled,
+	)
+}
+
 func at(steps ...observe.Step) (points []crash.Point) {
 	for _, s := range steps {
 		points = append(points, At(s))

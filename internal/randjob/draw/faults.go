@@ -52,6 +52,9 @@ func points(protocol, store string) (of []crash.Point) {
 	if capable(protocol).Together {
 		all = walk.OfCheckpoints()
 	}
+	if capable(protocol).Rescales {
+		all = slices.Concat(all, walk.OfRescales())
+	}
 	for _, p := range all {
 		text := string(p)
 		switch {
