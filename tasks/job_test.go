@@ -68,7 +68,7 @@ func TestAskedAtTheEnd(t *testing.T) {
 		}
 		require.NoError(t, job.Wait())
 		_, err = job.Fail(t.Context(), 0, 0)
-		require.ErrorContains(t, err, "the job has ended")
+		require.ErrorIs(t, err, tasks.ErrEnded)
 	}
 }
 

@@ -174,7 +174,7 @@ func TestRescaleRefused(t *testing.T) {
 			require.NoError(t, job.Wait())
 			sameRows(t, w.want, lines(t, file))
 			_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 3})
-			require.Error(t, err, "the job has ended")
+			require.ErrorIs(t, err, tasks.ErrEnded)
 		})
 	}
 }

@@ -183,7 +183,7 @@ func TestSavepointRefused(t *testing.T) {
 	g.open.Store(true)
 	require.NoError(t, job.Wait())
 	_, err = job.Savepoint(t.Context(), "late", false)
-	require.ErrorContains(t, err, "has ended")
+	require.ErrorIs(t, err, tasks.ErrEnded)
 
 	o.Name, o.From, o.Groups = "d", "one", 16
 	_, err = tasks.Start(t.Context(), log, w.plan(t, filepath.Join(dir, "d")), o)

@@ -31,6 +31,9 @@ type (
 // Status is a reading of one task's progress.
 type Status = status.Snapshot
 
+// ErrEnded is in the error of Job.Fail, Job.Savepoint and Job.Rescale after the job has ended.
+var ErrEnded = runtime.ErrEnded
+
 // ErrDrained ends a job that was stopped with a savepoint.
 var ErrDrained = runtime.ErrDrained
 

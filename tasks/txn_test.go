@@ -33,7 +33,7 @@ func TestTransactionsTakenOver(t *testing.T) {
 			stage := rng.IntN(len(job.Layout().Stages))
 			r, err := job.Fail(t.Context(), stage, rng.IntN(job.Layout().Stages[stage].Tasks))
 			if err != nil {
-				require.ErrorContains(t, err, "the job has ended") // meanwhile
+				require.ErrorIs(t, err, tasks.ErrEnded) // meanwhile
 				break
 			}
 			// It has started, and does some work before the next one dies.

@@ -38,9 +38,6 @@ type Job struct {
 	beside sync.WaitGroup // standbys
 }
 
-// errEnded: the job has ended, so the operation is not possible.
-var errEnded = errors.New("the job has ended")
-
 // errRetired: the task was started for a plan that was not made.
 var errRetired = errors.New("the task is not one of its stage")
 
@@ -83,12 +80,12 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	return j, nil
 }
 
-// stay keeps the job from ending until leave. It fails if the job has ended.
+// stay keeps the job from ending until leave. It returns runtime.ErrEnded if the job has ended.
 func (j *Job) stay() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.alive == 0 {
-		return errEnded
+		return runtime.ErrEnded
 	}
 	j.alive++
 	return nil
@@ -153,7 +150,8 @@ func (j *Job) begin(r *runtime.Handle) {
 }
 
 // Fail ends a task as a crash of its process would, and starts another instance, as a task manager
-// would elsewhere. If that instance cannot start, the job fails.
+// would elsewhere. If that instance cannot start, the job fails. After the job has ended, the error is
+// runtime.ErrEnded.
 func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	if err := j.stay(); err != nil {
 		return nil, j.executor.Name(stage, index, err)

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -25,8 +26,12 @@ func members(c *runtime.Config, stage int) int {
 
 // Rescale moves key groups between the tasks of a stage, which process on, until the stage has the
 // tasks that r asks for. If ctx ends before, the rescale stays where it is; the next one, or the next
-// start of the job, continues it. A job whose input has ended cannot be rescaled.
+// start of the job, continues it. A stage whose input has ended cannot be rescaled. After the job has
+// ended, or if it ends meanwhile, the error is runtime.ErrEnded.
 func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error) {
+	if j.over() {
+		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, runtime.ErrEnded)
+	}
 	h := j.executor.Config().Handover
 	if h == nil {
 		p := j.executor.Config().Protocol
@@ -39,7 +44,7 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(j.ctx, func() { cancel(errEnded) })()
+	defer context.AfterFunc(j.ctx, func() { cancel(runtime.ErrEnded) })()
 	done, err := j.planning(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
@@ -47,9 +52,19 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 	defer done()
 	rescaled, err := h.Rescale(ctx, j, r)
 	if err != nil {
+		if j.ctx.Err() != nil && !errors.Is(err, runtime.ErrEnded) {
+			err = fmt.Errorf("%w: %w", runtime.ErrEnded, err)
+		}
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
 	}
 	return rescaled, nil
+}
+
+// over reports whether the job has ended.
+func (j *Job) over() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.alive == 0
 }
 
 // planning waits until no other rescale, and no savepoint, is made.
@@ -82,7 +97,7 @@ func (j *Job) Enter(stage, index int) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.alive == 0 {
-		return false, errEnded
+		return false, runtime.ErrEnded
 	}
 	if index < len(j.tasks[stage]) {
 		if r := j.tasks[stage][index]; r != nil && !ended(r) {

@@ -15,16 +15,17 @@ import (
 
 // Savepoint stops the job with nothing in flight, saves its state under a name, and resumes it;
 // with stop, the job ends with runtime.ErrDrained instead. If the savepoint fails, or ctx ends, the job
-// continues without it; a job that has ended has no savepoint.
+// continues without it. After the job has ended, or if all its tasks end meanwhile, the error is
+// runtime.ErrEnded.
 func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
-	cfg := j.executor.Config()
-	if !cfg.Protocol.Capabilities().KeepsChanges {
-		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
-	}
 	if err := j.stay(); err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
 	defer j.leave()
+	cfg := j.executor.Config()
+	if !cfg.Protocol.Capabilities().KeepsChanges {
+		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
+	}
 	done, err := j.planning(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
@@ -53,7 +54,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 		return nil, err
 	}
 	if len(drained) == 0 {
-		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, errEnded)
+		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, runtime.ErrEnded)
 	}
 	cfg.Reached(observe.Event{Step: observe.SavepointDrained})
 	man, err := m.Finish(ctx)

@@ -16,6 +16,9 @@ import (
 // resumes there.
 var ErrStopped = errors.New("the task was stopped")
 
+// ErrEnded is returned by operations on a job that has ended.
+var ErrEnded = errors.New("the job has ended")
+
 // ErrDrained ends a task that has stopped for a savepoint.
 var ErrDrained = errors.New("the task has stopped for a savepoint")
 
