@@ -25,15 +25,10 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Format is the version of the messages between tasks, managers and workers and of their records in
-// the log. Processes of different formats do not run one job. It is a variable so that a test can
-// build a program of another one.
-var Format = "1"
-
 // Spec is a job as data. It holds everything that a process without the job's functions needs, such
 // as a task manager, and what a worker needs to build them. Describe makes it.
 type Spec struct {
-	// Name is the job's name in the log, Format the format of the process that described it.
+	// Name is the job's name in the log, Format the Format of the program that described it.
 	Name   string `json:"name"`
 	Format string `json:"format"`
 	// Program names the program that can run the job, Args is what that program builds the plan of,
@@ -92,7 +87,7 @@ func (s *Spec) Check() error {
 	if s.Plan == nil || len(s.Plan.Stages) == 0 {
 		return fmt.Errorf("job %q: it has no plan", s.Name)
 	}
-	if s.Format != Format {
+	if !RunsFormat(Format, s.Format) {
 		return fmt.Errorf("job %q was described in format %s, this program uses %s: use programs of one release", s.Name, s.Format, Format)
 	}
 	for _, st := range s.Plan.Stages {

@@ -24,6 +24,7 @@
 //	Changes 2  insertions among its items (Item); written always
 //	Changes 3  a part of its commit's changes, which count with the last record of them
 //	Marker 2   the record at its position, or a source's batch, is done in part (units)
+//	Marker 3   its task has acted on a plan that moves key groups (plan, released, left)
 //	Plan 2     it replaces an earlier plan, and moves key groups (number)
 //
 // This build reads all versions.

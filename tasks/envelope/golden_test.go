@@ -198,12 +198,36 @@ var golden = []struct {
 			m := &Marker{Owned: []int{}, Positions: []Position{}}
 			return m, m.Parse(data)
 		},
-		bytes: `03 01                        kind marker, version 1
+		bytes: `03 03                        kind marker, version 3
 		        0a 01 6a                     1 job
 		        52 06 10 01 20 0a 40 01      10 seen: task, watermark, left
 		        68 01                        13 ended
 		        d201 08 08 03 12 04 08 04 10 02  26 released: plan, groups
 		        d801 01 e001 03              27 left, 28 plan`,
+	},
+	{
+		name:   "marker that releases early",
+		record: &Marker{Job: "j", Released: Release{Plan: 2}},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 03          kind marker, version 3
+		        0a 01 6a       1 job
+		        d201 02 08 02  26 released: plan`,
+	},
+	{
+		name:   "marker behind the first plan",
+		record: &Marker{Job: "j", Plan: 1},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 01     kind marker, version 1
+		        0a 01 6a  1 job
+		        e001 01   28 plan`,
+	},
+	{
+		name:   "marker behind a later plan, between two items",
+		record: &Marker{Job: "j", Plan: 2, Units: 3},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 03             kind marker, version 3
+		        0a 01 6a          1 job
+		        e001 02 8802 03   28 plan, 33 units`,
 	},
 	{
 		name: "marker that is a barrier",

@@ -35,6 +35,8 @@ const (
 	// Version 2 of a Marker says that the record at its position, or what a source
 	// reads from a position, is done in part.
 	versionMarkerUnits = 2
+	// Version 3 of a Marker is of a task that has acted on a plan that moves key groups.
+	versionMarkerMoved = 3
 	// Version 2 of a Plan changes the owners of an earlier one.
 	versionPlanMoves = 2
 )
@@ -47,7 +49,7 @@ func (k Kind) newest() byte {
 	case Changes:
 		return versionChangesPart
 	case KindMarker:
-		return versionMarkerUnits
+		return versionMarkerMoved
 	case KindPlan:
 		return versionPlanMoves
 	}

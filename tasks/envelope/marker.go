@@ -77,6 +77,8 @@ type Release struct {
 	Groups []int
 }
 
+func (r *Release) given() bool { return r.Plan != 0 || len(r.Groups) > 0 }
+
 // The kinds of a Part.
 const (
 	PartNone    uint32 = 0 // the marker covers the whole commit
@@ -159,7 +161,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(22, m.Checkpoint)
 	e.uint(23, m.Items)
 	e.sint(24, m.Clock)
-	if r := &m.Released; r.Plan != 0 || len(r.Groups) > 0 {
+	if r := &m.Released; r.given() {
 		e.message(26, uintSize(1, r.Plan)+rangesSize(2, r.Groups))
 		e.uint(1, r.Plan)
 		e.ranges(2, r.Groups)
@@ -171,8 +173,13 @@ func (m *Marker) Append(dst []byte) []byte {
 	return e.b
 }
 
-// A reader that skipped Units would process again what they count, so they require version 2.
+// A reader that skipped Units would process again what they count, so they require version 2. One that
+// took the first plan's owners for those of a job that has been rescaled would process key groups of
+// other tasks, so markers behind a later plan require version 3.
 func (m *Marker) version() byte {
+	if m.Plan > 1 || m.Left || m.Released.given() {
+		return versionMarkerMoved
+	}
 	if m.Units > 0 || slices.ContainsFunc(m.Positions, func(p Position) bool { return p.Units > 0 }) {
 		return versionMarkerUnits
 	}

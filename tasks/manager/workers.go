@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"tailrace.dev/tailrace/tasks"
 )
 
 type worker struct {
@@ -25,7 +27,7 @@ func (w *Worker) declines(j *Job, stage string) string {
 	switch {
 	case w.Program != j.Program:
 		return fmt.Sprintf("is program %q, not %q", w.Program, j.Program)
-	case w.Format != j.Format:
+	case !tasks.RunsFormat(w.Format, j.Format):
 		return fmt.Sprintf("is of format %s, the job is of %s: use programs of one release", w.Format, j.Format)
 	case len(w.Jobs) > 0 && !slices.Contains(w.Jobs, j.Name):
 		return "runs other jobs only"

@@ -100,18 +100,18 @@ var _ = Describe("what is wrong is said", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("settings differ"), ContainSubstring(`query was "5", is now "7"`)))
 		By("a worker of another version")
-		old, err := proctest.Build("-X tailrace.dev/tailrace/tasks.Format=0")
+		old, err := proctest.Build("-X tailrace.dev/tailrace/tasks.Format=1")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(old.Remove()).To(Succeed()) })
 		w.WorkerOf(old, "old")
 		w.Workers(2)
-		status(w, "worker old is of format 0, the job is of 1: use programs of one release")
+		status(w, "worker old is of format 1, the job is of 2: use programs of one release")
 		By("a job of another version")
 		spec := waits.Plan()
-		spec.Name, spec.Format = "future", "2"
+		spec.Name, spec.Format = "future", "3"
 		out, err = w.ExecWith(spec, "job", "submit", "-")
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(ContainSubstring("format 2"))
+		Expect(out).To(ContainSubstring("format 3"))
 		By("a job with another graph than the workers make of it")
 		graph := world.Job{Name: "graph", Query: 5, Events: 1000, Output: filepath.Join(w.Dir, "graph.jsonl")}
 		spec = graph.Plan()
@@ -135,6 +135,14 @@ var _ = Describe("what is wrong is said", func() {
 		w.Worker("rest")
 		w.Finish(waits)
 		waits.Right()
+		By("a job that was described by the program before runs")
+		before := world.Job{Name: "before", Query: 5, Events: 1000, Output: filepath.Join(w.Dir, "before.jsonl")}
+		spec = before.Plan()
+		spec.Format = "1"
+		out, err = w.ExecWith(spec, "job", "submit", "-")
+		Expect(err).NotTo(HaveOccurred(), out)
+		w.Finish(&before)
+		before.Right()
 		out, err = w.Exec(world.Binaries.Tailrace, "stream", "read", "--job", "waits", "--stream", "nothing")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("it has counts, best, rows"))

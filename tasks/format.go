@@ -1,0 +1,23 @@
+package tasks
+
+import "strconv"
+
+// Format is the version of jobs on workers: of the messages between tasks, managers and workers, and
+// of their records in the log. All processes of a job must know the format of the program that
+// described it:
+//
+//	1  ownership of key groups is that of the job's first plan
+//	2  the stages of the job can be rescaled
+//
+// It is a variable so that a test can build a program of another format.
+var Format = "2"
+
+// RunsFormat reports whether a program of one format runs jobs that were described in another one.
+// It runs those of its own format and of earlier ones, so that the processes of a cluster can be
+// replaced one by one while jobs run. A later format is refused: its tasks may read records that the
+// program would misunderstand.
+func RunsFormat(program, job string) bool {
+	p, perr := strconv.Atoi(program)
+	j, jerr := strconv.Atoi(job)
+	return program == job || perr == nil && jerr == nil && 0 < j && j < p
+}

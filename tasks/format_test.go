@@ -1,0 +1,46 @@
+package tasks_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+)
+
+func TestRunsFormat(t *testing.T) {
+	for _, c := range []struct {
+		program, job string
+		runs         bool
+	}{
+		{"2", "2", true}, {"2", "1", true}, {"10", "9", true},
+		{"1", "2", false}, {"2", "3", false}, {"9", "10", false},
+		{"2", "0", false}, {"2", "", false}, {"2", "-1", false}, {"2", "x", false},
+	} {
+		require.Equal(t, c.runs, tasks.RunsFormat(c.program, c.job), "program %s, job %s", c.program, c.job)
+	}
+}
+
+// A job that a program of format 1 has described and registered is registered, joined and run by this
+// program; one of a later format is refused by name.
+func TestJobsOfOtherFormats(t *testing.T) {
+	log := mem.New(mem.Options{})
+	plan := simplePlan(t, serde.Int64)
+	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Logger: quiet})
+	require.NoError(t, err)
+	require.Equal(t, "2", spec.Format)
+	spec.Format = "1"
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
+	require.NoError(t, err)
+	job, err := tasks.Start(t.Context(), log, plan, tasks.Options{Parallelism: 1, Logger: quiet})
+	require.NoError(t, err)
+	require.NoError(t, job.Wait())
+
+	spec.Format = "3"
+	_, err = tasks.Register(t.Context(), log, spec)
+	require.EqualError(t, err, `job "simple" was described in format 3, this program uses 2: use programs of one release`)
+}
