@@ -14,10 +14,10 @@ import (
 const pitfallsFile = "docs/pitfalls.md"
 
 var (
-	pitfallHeading = regexp.MustCompile(`(?m)^### ([LTGP][0-9]+)$`)
+	pitfallHeading = regexp.MustCompile(`(?m)^### ([LTGPM][0-9]+)$`)
 	// "pitfall T12", "pitfalls G1 to G3", "(L9)".
-	pitfallReference = regexp.MustCompile(`\bpitfalls? ([LTGP][0-9]+(?:(?:, | and | to |,? or )[LTGP][0-9]+)*)|\(([LTG][0-9]{1,2})\)`)
-	pitfallName      = regexp.MustCompile(`[LTGP][0-9]+`)
+	pitfallReference = regexp.MustCompile(`\bpitfalls? ([LTGPM][0-9]+(?:(?:, | and | to |,? or )[LTGPM][0-9]+)*)|\(([LTGM][0-9]{1,2})\)`)
+	pitfallName      = regexp.MustCompile(`[LTGPM][0-9]+`)
 )
 
 // unknownPitfalls returns the names that a text refers to and that have no heading.

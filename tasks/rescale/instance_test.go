@@ -37,6 +37,7 @@ type instance struct {
 	late      *Plan
 	lateTime  int64
 	lateSteps int
+	later     []Effect           // without rule first: releases that wait
 	absent    map[int]bool       // without rules timers, whole: groups without state
 	taken     map[int]*logged    // without rules release, finish: by giver, what is taken for its release
 	groupsOf  map[int]groupState // and its state
@@ -60,6 +61,9 @@ func (w *world) begin(task int, zombie bool) *instance {
 	var lastCore *Marker
 	if last != nil {
 		in.commits, lastCore = last.Commit, last.core()
+		if w.without == "numbers" && last.left {
+			in.commits = 0
+		}
 		if last.Ended && !last.left {
 			in.ended = true
 			return in
@@ -95,6 +99,10 @@ func (w *world) begin(task int, zombie bool) *instance {
 	in.core = core
 	if core.Silent() {
 		w.event("%v begins, without a place to start", in)
+		if w.without == "silent" {
+			in.commits++
+			w.append(record{mark: &logged{Marker: envelope.Marker{Stage: stageKeys, Task: uint32(task), Instance: in.number, Commit: in.commits, Watermark: minTime}}})
+		}
 		in.carry(effects)
 		return in
 	}
@@ -189,6 +197,10 @@ func (in *instance) carry(effects []Effect) {
 		}
 		switch e := &effects[i]; e.Do {
 		case Commit:
+			if in.w.without == "first" && e.Release != nil && in.core.Pending() {
+				in.later = append(in.later, *e)
+				continue
+			}
 			in.commit(e.Release, e.Leave)
 		case Follow:
 			in.w.event("%v follows task %d from %d", in, e.From, e.At)
@@ -198,7 +210,7 @@ func (in *instance) carry(effects []Effect) {
 			in.follows[e.From] = max(e.At, in.w.trimmed.tasks[e.From])
 			for _, m := range slices.Backward(in.w.marks[e.From]) {
 				if m.lsn < e.At {
-					in.carry(in.core.Saw(e.From, m.core(), m.release))
+					in.saw(e.From, m)
 					break
 				}
 			}
@@ -223,9 +235,14 @@ func (in *instance) carry(effects []Effect) {
 			in.due, in.dueAt = nil, nil
 			in.start(position, low)
 		case Enter:
-			m := in.w.at(e.Start.Release).mark
+			m := in.release(e.Start.Release)
 			in.table.Restore(m.Seen, m.Watermark)
 			in.time = e.Start.Watermark
+			for g, s := range in.core.state {
+				if in.w.without == "own" && s == missing {
+					in.core.from[g] = e.Start.Position
+				}
+			}
 			in.start(e.Start.Position, e.Start.Low)
 			in.w.event("%v starts at %d", in, e.Start.Position)
 		case End:
@@ -246,11 +263,13 @@ func (in *instance) finish() {
 	in.commit(nil, false)
 }
 
-// flush appends the rows so far, for protocols that append them between commits.
-func (in *instance) flush() {
-	if len(in.rows) > 0 {
-		in.flight = append(in.flight, []record{in.data()})
+// flush appends the rows so far, if the protocol appends rows between commits.
+func (in *instance) flush() bool {
+	if in.inbox == nil || in.dead || !in.w.protocol.Capabilities().Flushes || len(in.rows) == 0 {
+		return false
 	}
+	in.flight = append(in.flight, []record{in.data()})
+	return true
 }
 
 func (in *instance) data() record {
@@ -305,11 +324,20 @@ func (in *instance) commit(release *Release, leave bool) {
 	in.dirty = false
 }
 
+// save commits what has been done since the last commit, if there is anything.
+func (in *instance) save() bool {
+	if !in.dirty || in.dead || in.ended || in.inbox == nil {
+		return false
+	}
+	in.commit(nil, false)
+	return true
+}
+
 // ordered puts the oldest append in flight into the order. It has no effect if the instance has been
 // replaced.
-func (in *instance) ordered() {
+func (in *instance) ordered() bool {
 	if len(in.flight) == 0 {
-		return
+		return false
 	}
 	group := in.flight[0]
 	in.flight = in.flight[1:]
@@ -317,12 +345,13 @@ func (in *instance) ordered() {
 	if in.w.alive[in.task] != in.number && !(in.w.without == "condition" && m != nil && m.release != nil) {
 		in.dead, in.flight = true, nil
 		in.w.event("%v is fenced", in)
-		return
+		return true
 	}
 	in.w.append(group...)
 	if m != nil {
 		in.w.event("%v: marker %d at %d, position %d, time %s, owns %v%s", in, m.Commit, m.lsn, m.Position, timeText(m.Watermark), m.Owned, map[bool]string{true: ", ended"}[m.Ended])
 	}
+	return true
 }
 
 func timeText(w int64) string {
@@ -415,6 +444,7 @@ func (in *instance) waits(items []item, at sharedlog.LSN) bool {
 func (in *instance) process(items []item, at sharedlog.LSN) {
 	for _, it := range items {
 		if in.core.Counts(it.group, at) {
+			in.w.event("%v processes item %d of key %d", in, it.id, it.key)
 			in.operator.process(it)
 		}
 	}
@@ -479,7 +509,7 @@ func (in *instance) advance() {
 		in.fire(w, func(g int) bool { s := in.core.state[g]; return s == mine || s == unplaced })
 		in.time, in.dirty = w, true
 	}
-	if in.table.Ended() && !in.core.Open() && !in.ended {
+	if in.table.Ended() && (!in.core.Open() || in.w.without == "open") && !in.ended {
 		in.finish()
 	}
 }
@@ -521,29 +551,38 @@ func (in *instance) follow() bool {
 	if in.dead || in.ended {
 		return false
 	}
+	if len(in.later) > 0 && !in.core.Pending() {
+		for _, e := range in.later {
+			in.commit(e.Release, e.Leave)
+		}
+		in.later = nil
+		return true
+	}
 	for _, giver := range slices.Sorted(maps.Keys(in.follows)) {
 		if in.guess(giver) {
 			return true
 		}
-		for at := in.follows[giver]; at < in.w.tail(); at++ {
+		for at := in.follows[giver]; at < in.w.tail() && (in.w.without != "reader" || in.inbox == nil || at < in.read); at++ {
 			m := in.w.at(at).mark
 			in.follows[giver] = at + 1
 			if m == nil || m.Stage != stageKeys || int(m.Task) != giver {
 				continue
 			}
 			in.saw(giver, m)
+			in.advanceLater()
 			return true
 		}
 	}
 	return false
 }
 
-// guess breaks the rules release and finish: the task continues without the giver's release.
+// guess breaks the rules release and finish: the task continues without the giver's release, or with
+// one that is in flight.
 func (in *instance) guess(giver int) bool {
 	var m *logged
 	state := map[int]groupState{}
 	switch old := in.w.tasks[giver]; {
-	case old == nil || !in.core.Pending():
+	case old == nil || !in.core.Pending() && (in.core.entry == nil || in.w.without != "release"):
 		return false
 	case in.w.without == "release":
 		for _, z := range append(slices.Clone(in.w.zombies), old) {
@@ -579,14 +618,23 @@ func (in *instance) guess(giver int) bool {
 	return true
 }
 
-func (in *instance) saw(giver int, m *logged) {
-	var r *Release
-	if m.release != nil {
-		k := *m.release
-		r = &k
+// release returns the marker of the release at an LSN; 0: of one that is taken without rule release.
+func (in *instance) release(at sharedlog.LSN) *logged {
+	if at > 0 {
+		return in.w.at(at).mark
 	}
-	in.carry(in.core.Saw(giver, m.core(), r))
-	in.advanceLater()
+	for _, giver := range slices.Sorted(maps.Keys(in.taken)) {
+		if m := in.taken[giver]; m.lsn == 0 {
+			return m
+		}
+	}
+	return nil
+}
+
+func (in *instance) saw(giver int, m *logged) {
+	seen := m.core()
+	seen.Ended = seen.Ended && in.w.without != "ended"
+	in.carry(in.core.Saw(giver, seen, m.release))
 }
 
 // advanceLater moves event time when groups have come, if the input has been processed so far.
@@ -628,4 +676,15 @@ func (in *instance) arrive(copied bool) bool {
 	in.core.Arrived(e.Groups)
 	in.advanceLater()
 	return true
+}
+
+// all does all that there is to do, and reports whether there was anything.
+func (in *instance) all() (did bool) {
+	arrive := func() bool { return in.arrive(true) }
+	for _, do := range []func() bool{in.tell, in.clean, in.step, in.follow, arrive, in.clean, in.ordered, in.save, in.ordered} {
+		for !in.dead && in.w.bad == "" && do() {
+			did = true
+		}
+	}
+	return did
 }

@@ -93,17 +93,6 @@ func (p *player) goal() {
 	p.control.Ask(0, Goal{Tasks: tasks, Owners: owners, Batch: p.r.IntN(3), Late: p.r.IntN(4) == 0})
 }
 
-// member reports whether a task must run.
-func (p *player) member(task int) bool {
-	if m := p.newest(task); m != nil && m.Ended {
-		if !m.left || task >= p.plan().Tasks {
-			return slices.Contains(p.control.wants, task) && m.left
-		}
-		return true
-	}
-	return task < p.plan().Tasks || p.newest(task) != nil || task < p.at(1).plan.Tasks || slices.Contains(p.control.wants, task)
-}
-
 // do does one thing that may be done at any time.
 func (p *player) do() {
 	task := p.r.IntN(most)
@@ -120,41 +109,30 @@ func (p *player) do() {
 		}
 		return
 	}
-	p.instance(in, p.r.IntN(16))
+	p.act(in)
 }
 
-// instance lets an instance do one thing.
-func (p *player) instance(in *instance, what int) bool {
-	switch what {
+// act lets an instance do one thing.
+func (p *player) act(in *instance) {
+	switch what := p.r.IntN(16); what {
 	case 0, 1, 2, 3, 4:
-		return in.step()
+		in.step()
 	case 5, 6, 7:
-		n := len(in.flight)
 		in.ordered()
-		return n > 0
 	case 8:
-		if in.dirty && !in.dead && !in.ended && in.inbox != nil {
-			in.commit(nil, false)
-			return true
-		}
+		in.save()
 	case 9:
-		if in.inbox != nil && !in.dead && in.protocol() && len(in.rows) > 0 {
-			in.flush()
-			return true
-		}
+		in.flush()
 	case 10, 11:
-		return in.follow()
+		in.follow()
 	case 12:
-		return in.tell()
+		in.tell()
 	case 13:
-		return in.clean()
+		in.clean()
 	case 14, 15:
-		return in.arrive(what == 15)
+		in.arrive(what == 15)
 	}
-	return false
 }
-
-func (in *instance) protocol() bool { return in.w.protocol.Capabilities().Flushes }
 
 // play plays the world to the end, and returns what went wrong.
 func (p *player) play() string {
@@ -174,9 +152,7 @@ func (p *player) play() string {
 		case n < 20:
 			p.decide()
 		case n < 26:
-			if p.control.flight != nil {
-				p.planned()
-			}
+			p.planned()
 		case n < 27:
 			p.newControl()
 		case n < 30:
@@ -190,55 +166,17 @@ func (p *player) play() string {
 			p.do()
 		}
 	}
-	// Everything comes to rest.
-	for quiet := 0; quiet < 3 && p.bad == ""; quiet++ {
+	p.rest(func() bool {
+		sent := false
 		for i := range p.sources {
 			for !p.sources[i].ended && p.r.IntN(2) == 0 {
 				p.send(i)
-				quiet = -1
+				sent = true
 			}
-			if !p.sources[i].ended {
-				quiet = -1
-			}
+			sent = sent || !p.sources[i].ended
 		}
-		before := len(p.log)
-		p.decide()
-		if p.control.flight != nil {
-			p.planned()
-		}
-		for task := range most {
-			if in := p.tasks[task]; (in == nil || in.dead) && p.member(task) {
-				p.begin(task, false)
-				quiet = -1
-			}
-			for _, what := range []int{12, 13, 0, 10, 15, 13, 5, 5, 8, 5} {
-				if in := p.tasks[task]; in != nil && !in.dead {
-					for p.instance(in, what) && p.bad == "" {
-						quiet = -1
-					}
-				}
-			}
-		}
-		for p.consume() {
-			quiet = -1
-		}
-		p.trim()
-		if len(p.log) > before {
-			quiet = -1
-		}
-		if len(p.log) > 20_000 {
-			p.wrong("it does not come to rest")
-		}
-	}
-	for task := range most {
-		if in := p.tasks[task]; p.bad == "" && in != nil && !in.ended && !in.core.Silent() {
-			p.wrong("hangs: %v", in)
-		}
-		if p.bad == "" && p.member(task) && (p.newest(task) == nil || !p.newest(task).Ended) {
-			p.wrong("hangs: task %d has not ended", task)
-		}
-	}
-	p.check(true)
+		return sent
+	})
 	return p.bad
 }
 
@@ -291,9 +229,18 @@ func TestRandomJobs(t *testing.T) {
 //	giver      the task log of a giver is trimmed while its release may be read
 //	lows       input is trimmed above the low of a release that may be read
 //	done       a step is done, although a receiver is below P
+//	own        a newcomer processes all its groups from the lowest Q on, not each from its own
+//	reader     a receiver learns of releases from its input, in its order
+//	first      a task that gives and receives releases when it has received
+//	ended      a receiver waits for the release of a giver that has ended
+//	open       a task ends while key groups are on their way to it
+//	silent     a newcomer appends a marker before it is registered
+//	numbers    a task that comes again numbers its commits from 1
+//	manager    a process that appends plans no more appends one that it has decided
 var rules = []string{
 	"place", "release", "named", "condition", "position", "finish", "cap", "timers", "hold", "leave", "newcomer",
 	"whole", "newest", "given", "chain", "complete", "readback", "members", "giver", "lows", "done",
+	"own", "reader", "first", "ended", "open", "silent", "numbers", "manager",
 }
 
 // Without any one of the rules, some job makes other rows, or hangs.

@@ -1,6 +1,7 @@
 package rescale
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,8 +36,11 @@ type world struct {
 		*Control
 		flight *Decision // decided, and not in the log
 		wants  []int     // newcomers that must run
+		// deposed is what a process had decided when another one took over.
+		deposed *Decision
 	}
-	trimmed struct {
+	savepoint bool // one is being made
+	trimmed   struct {
 		data, plans sharedlog.LSN   // below which the input of the stage, and plans, are gone
 		tasks       []sharedlog.LSN // of the task logs
 	}
@@ -247,18 +251,19 @@ func (o *origin) end(w *world, data []record) {
 func (w *world) newControl() {
 	p := w.plan()
 	w.control.Control = NewControl([]string{"keys"}, []Plan{*p}, []*Goal{w.at(p.LSN).goal})
-	w.control.flight, w.control.wants = nil, nil
+	w.control.deposed, w.control.flight, w.control.wants = w.control.flight, nil, nil
 }
 
-// decide lets the process that appends plans decide.
-func (w *world) decide() {
+// decide lets the process that appends plans decide, and returns what it waits for.
+func (w *world) decide() (waits string) {
 	if w.control.flight != nil {
-		return
+		return ""
 	}
 	marks := w.coreMarks()
 	d := w.control.Next(&Facts{
-		Marks: [][]*Marker{marks},
-		Runs:  func(_, task int) bool { return w.tasks[task] != nil && w.tasks[task].core.Silent() },
+		Marks:     [][]*Marker{marks},
+		Runs:      func(_, task int) bool { return w.tasks[task] != nil && w.tasks[task].core.Silent() },
+		Savepoint: w.savepoint,
 	})
 	if d.Start != nil {
 		w.control.wants = d.Start[0]
@@ -271,21 +276,40 @@ func (w *world) decide() {
 		}
 		w.control.flight = &d
 	}
+	return d.Waits
 }
 
-// planned appends the plan that was decided.
-func (w *world) planned() {
+// planned appends the plan that was decided. It has no effect if another process has taken over.
+func (w *world) planned() bool {
 	d := w.control.flight
+	if d0 := w.control.deposed; d0 != nil {
+		w.control.deposed = nil
+		if w.without != "manager" {
+			w.event("plan %d has no effect: another process appends plans", d0.Plans[0].Number)
+			return true
+		}
+		w.appendPlan(d0)
+		return true
+	}
+	if d == nil {
+		return false
+	}
 	w.control.flight = nil
+	p := w.appendPlan(d)
+	w.control.Appended([]Plan{*p}, d.Goals)
+	return true
+}
+
+func (w *world) appendPlan(d *Decision) *Plan {
 	group := []record{{plan: &d.Plans[0], goal: d.Goals[0]}}
 	if len(d.Producers) > 0 {
 		group = append(group, record{stream: 1, producers: &envelope.Producers{Stream: 1, Stage: stageKeys, Tasks: d.Plans[0].Tasks}})
 	}
 	at := len(w.log)
 	w.append(group...)
-	p := *w.log[at].plan
-	w.control.Appended([]Plan{p}, d.Goals)
-	w.event("plan %d at %d: %d tasks, owners %v, moves %s", p.Number, p.LSN, p.Tasks, p.Owners, movesText(p.Moves))
+	p := w.log[at].plan
+	w.event("plan %d at %d: %d tasks, owners %v, moves%s", p.Number, p.LSN, p.Tasks, p.Owners, movesText(p.Moves))
+	return p
 }
 
 func movesText(moves []Move) (text string) {
@@ -345,6 +369,62 @@ func (w *world) coreMarks() []*Marker {
 		}
 	}
 	return marks
+}
+
+// member reports whether a task must run.
+func (w *world) member(task int) bool {
+	if m := w.newest(task); m != nil && m.Ended {
+		if !m.left || task >= w.plan().Tasks {
+			return slices.Contains(w.control.wants, task) && m.left
+		}
+		return true
+	}
+	return task < w.plan().Tasks || w.newest(task) != nil || task < w.at(1).plan.Tasks || slices.Contains(w.control.wants, task)
+}
+
+// rest lets all parties do what there is to do, until everything has been processed and nothing
+// happens any more, and checks the rows. It calls send for the sources, until send returns false. A
+// party that waits for ever is wrong.
+func (w *world) rest(send func() bool) {
+	for quiet := 0; quiet < 3 && w.bad == ""; quiet++ {
+		if send() {
+			quiet = -1
+		}
+		before := len(w.log)
+		w.decide()
+		w.planned()
+		for task := range most {
+			if in := w.tasks[task]; (in == nil || in.dead) && w.member(task) {
+				w.begin(task, false)
+				quiet = -1
+			}
+			if in := w.tasks[task]; in != nil && in.all() {
+				quiet = -1
+			}
+		}
+		for w.consume() {
+			quiet = -1
+		}
+		w.trim()
+		if len(w.log) > before {
+			quiet = -1
+		}
+		if len(w.log) > 20_000 {
+			w.wrong("it does not come to rest")
+		}
+	}
+	for task := range most {
+		if in := w.tasks[task]; w.bad == "" && in != nil && !in.ended && !in.core.Silent() {
+			w.wrong("hangs: %v", in)
+		}
+		if w.bad == "" && w.member(task) && (w.newest(task) == nil || !w.newest(task).Ended) {
+			w.wrong("hangs: task %d has not ended", task)
+		}
+	}
+	if w.bad == "" && !w.reader.table.Ended() {
+		w.wrong("hangs: the consumer, at time %s", timeText(w.reader.watermark))
+	}
+	w.check(true)
 }
 
 // consumer is the only consumer of the stage. It never dies.
@@ -409,7 +489,11 @@ func (w *world) consume() bool {
 			w.count(w.at(h.LSN).rows, m.Task)
 		}
 		if fresh {
-			c.promised[m.Task], c.over[m.Task] = max(c.promised[m.Task], m.Watermark), m.Ended
+			promised, ok := c.promised[m.Task]
+			if !ok {
+				promised = minTime
+			}
+			c.promised[m.Task], c.over[m.Task] = max(promised, m.Watermark), m.Ended
 			low, open := maxTime, len(c.promised) == 0
 			for i, p := range c.promised {
 				if !c.over[i] {
@@ -482,7 +566,9 @@ func (w *world) check(done bool) {
 			return
 		}
 	}
-	for _, r := range slices.SortedFunc(maps.Keys(want), func(a, b row) int { return a.key - b.key }) {
+	for _, r := range slices.SortedFunc(maps.Keys(want), func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.time, b.time), cmp.Compare(a.what, b.what))
+	}) {
 		if done && want[r] > 0 {
 			w.wrong("lost: %s of key %d", r.what, r.key)
 			return
