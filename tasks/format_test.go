@@ -15,9 +15,16 @@ func TestRunsFormat(t *testing.T) {
 		program, job string
 		runs         bool
 	}{
-		{"2", "2", true}, {"2", "1", true}, {"10", "9", true},
-		{"1", "2", false}, {"2", "3", false}, {"9", "10", false},
-		{"2", "0", false}, {"2", "", false}, {"2", "-1", false}, {"2", "x", false},
+		{"2", "2", true},
+		{"2", "1", true},
+		{"10", "9", true},
+		{"1", "2", false},
+		{"2", "3", false},
+		{"9", "10", false},
+		{"2", "0", false},
+		{"2", "", false},
+		{"2", "-1", false},
+		{"2", "x", false},
 	} {
 		require.Equal(t, c.runs, tasks.RunsFormat(c.program, c.job), "program %s, job %s", c.program, c.job)
 	}

@@ -61,7 +61,7 @@ func (t *Task) releaseDue(time int64) []Effect {
 	leave := t.leaving && len(t.due) == 0
 	switch {
 	case leave:
-		t.leaving, t.left = false, true
+		t.leaving = false
 		if r == nil {
 			r = &Release{Plan: t.plan, From: t.index}
 		}

@@ -248,7 +248,6 @@ func (in *instance) carry(effects []Effect) {
 		case End:
 			in.time = maxTime
 			in.start(in.w.tail(), in.w.tail())
-			in.core.left = true // for commit: it ends, and has not left
 			in.finish()
 		}
 	}

@@ -243,11 +243,17 @@ var rules = []string{
 	"own", "reader", "first", "ended", "open", "silent", "numbers", "manager",
 }
 
+// rare are seeds of jobs that need a rule which few jobs need. They are played first, to save time.
+var rare = map[string]uint64{"newest": 2457, "own": 1454}
+
 // Without any one of the rules, some job makes other rows, or hangs.
 func TestEachRuleIsNeeded(t *testing.T) {
 	for _, rule := range rules {
 		t.Run(rule, func(t *testing.T) {
 			for seed := range uint64(20_000) {
+				if r, ok := rare[rule]; ok && seed == 0 {
+					seed = r
+				}
 				for _, protocol := range []progress.Protocol{progress.Fused, progress.Marker} {
 					if bad := newPlayer(protocol, seed, rule).play(); bad != "" {
 						t.Logf("%s, seed %d: %s", protocol.Name(), seed, bad)

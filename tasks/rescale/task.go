@@ -39,7 +39,6 @@ type Task struct {
 	dueTime int64
 	// leaving: the task leaves at P, and has not.
 	leaving bool
-	left    bool
 	follows map[int]bool
 	// entry is set until a newcomer starts to process its input.
 	entry *entry
@@ -345,6 +344,3 @@ func (t *Task) Owned(dst []int) []int {
 	}
 	return dst
 }
-
-// Left reports whether the task has left: it ends when its marker is acknowledged.
-func (t *Task) Left() bool { return t.left }
