@@ -64,6 +64,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.out.appended()
 	t.counted.Commit(t.status)
 	t.status.Commits.Add(1)
+	t.status.Held.Store(int64(t.in.inbox.Bytes()))
 	t.status.Measure(false)
 	return nil
 }
@@ -140,12 +141,14 @@ func (t *task) takeChanges() ([]sharedlog.Record, error) {
 
 // collectChanges moves the net changes of all tables to the output of changes.
 func (t *task) collectChanges() {
-	keys := 0
+	keys, bytes := 0, 0
 	for i, table := range t.tables {
 		table.Changes(i, t.out.changes)
 		keys += table.Len()
+		bytes += table.Bytes()
 	}
 	t.status.State.Store(int64(keys))
+	t.status.StateBytes.Store(int64(bytes))
 }
 
 // packChanges makes a record of the changes so far. Its tags are those of its own key groups and of

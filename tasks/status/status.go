@@ -31,9 +31,11 @@ type Status struct {
 	Watermark atomic.Int64
 	Position  atomic.Uint64
 	State     atomic.Int64
-	Replayed  atomic.Uint64
-	Ended     atomic.Bool
-	CaughtUp  atomic.Bool
+	// StateBytes and Held are sizes in memory.
+	StateBytes, Held atomic.Int64
+	Replayed         atomic.Uint64
+	Ended            atomic.Bool
+	CaughtUp         atomic.Bool
 	// The times at which the start reached these points, in µs after it began.
 	Fenced, LoadedAt, Restored, FirstResult, FirstCaughtUp atomic.Int64
 	Loaded                                                 atomic.Uint64
@@ -75,9 +77,13 @@ type Snapshot struct {
 	Watermark   int64         `json:"watermark"`
 	Position    sharedlog.LSN `json:"position"`   // next input record; 0: a source, or it has not started
 	StateKeys   int64         `json:"state_keys"` // as of the last commit
-	Loaded      uint64        `json:"loaded"`     // snapshot entries applied at the start
-	Replayed    uint64        `json:"replayed"`   // change-log entries applied at the start
-	Ended       bool          `json:"ended"`
+	// StateBytes is a rough size of the state in memory, HeldBytes the size of records that wait in
+	// memory for the marker that makes them count; as of the last commit.
+	StateBytes int64  `json:"state_bytes"`
+	HeldBytes  int64  `json:"held_bytes"`
+	Loaded     uint64 `json:"loaded"`   // snapshot entries applied at the start
+	Replayed   uint64 `json:"replayed"` // change-log entries applied at the start
+	Ended      bool   `json:"ended"`
 	// CaughtUp: it had nothing to read when it last checked.
 	CaughtUp bool `json:"caught_up"`
 	// Warm: the instance started with the state of a standby.
@@ -165,7 +171,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		Stage: stage, Task: task, Instance: s.Instance.Load(), Before: s.Before.Load(),
 		ItemsIn: s.ItemsIn.Load(), ItemsOut: s.ItemsOut.Load(), BytesIn: s.BytesIn.Load(), BytesOut: s.BytesOut.Load(),
 		Commits: s.Commits.Load(), Groups: s.Groups.Load(), Late: s.Late.Load(), Watermark: s.Watermark.Load(),
-		Position: sharedlog.LSN(s.Position.Load()), StateKeys: s.State.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
+		Position: sharedlog.LSN(s.Position.Load()), StateKeys: s.State.Load(), StateBytes: s.StateBytes.Load(), HeldBytes: s.Held.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
 		Skipped: s.Skips.Load(), CaughtUp: s.CaughtUp.Load(), Loaded: s.Loaded.Load(),
 		FencedMS: float64(s.Fenced.Load()) / 1000, LoadedMS: float64(s.LoadedAt.Load()) / 1000, RestoredMS: float64(s.Restored.Load()) / 1000,
 		FirstResultMS: float64(s.FirstResult.Load()) / 1000, CaughtUpMS: float64(s.FirstCaughtUp.Load()) / 1000,
