@@ -221,6 +221,10 @@ var table = []row{
 		why: "it decides ownership from records alone; the runtime reads, waits and appends",
 	},
 	{
+		path: "tasks/rescale/policy", pure: true, clockless: true,
+		why: "it decides from samples alone; tasks/autoscale measures, waits and rescales",
+	},
+	{
 		path: "tasks/commit/direct", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/runtime"},
 		why: "it is what other committers build on, so it knows none of them",
 	},
