@@ -198,6 +198,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 			since += did.Units
 			t.pos.units += uint64(did.Units)
 			t.status.ItemsIn.Add(uint64(did.Units))
+			t.status.Load[s.Group].Add(uint64(did.Units))
 			if since >= t.out.step || t.fail.passed {
 				if err := t.between(ctx); err != nil {
 					return err

@@ -50,7 +50,7 @@ func (e *Executor) Standby(ctx context.Context, stage, index int) error {
 			err, t = t.close(), nil
 		}
 		if err == nil {
-			t, err = newTask(e.cfg, stage, index, status.New(e.cfg.Clock))
+			t, err = newTask(e.cfg, stage, index, status.New(e.cfg.Clock, e.cfg.Layout.Stages[stage].Groups))
 		}
 		if err != nil || !t.keepsState() {
 			return err
@@ -93,7 +93,7 @@ func (e *Executor) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(e.cfg, stage, index, status.New(e.cfg.Clock))
+	return newTask(e.cfg, stage, index, status.New(e.cfg.Clock, e.cfg.Layout.Stages[stage].Groups))
 }
 
 // begun waits until the task has a marker, if its job begins from a savepoint. Before that

@@ -74,6 +74,8 @@ type input struct {
 	next   sharedlog.LSN     // behind the newest record that was processed
 	rest   []sharedlog.Entry // read, and not processed yet
 	waits  bool              // Mover.Waits is asked for each record
+	// frontier is the LSN below which the reader has returned everything.
+	frontier sharedlog.LSN
 }
 
 // scratch is reused from record to record, and from commit to commit.
@@ -200,6 +202,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		if len(t.in.rest) > 0 {
 			more = nil // it waits
 		}
+		t.status.Sleep()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -209,6 +212,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-t.log.oldest():
 		case <-timer.C:
 		}
+		t.status.Wake()
 	}
 	return t.committer.Drain(ctx)
 }
@@ -221,7 +225,7 @@ func (t *task) batch(ctx context.Context) (n int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("read input: %w", err)
 		}
-		t.in.rest = b.Entries
+		t.in.rest, t.in.frontier = b.Entries, b.Frontier
 	}
 	for ; len(t.in.rest) > 0 && !t.promise.Ended; n++ {
 		if err := ctx.Err(); err != nil {
@@ -240,6 +244,7 @@ func (t *task) batch(ctx context.Context) (n int, err error) {
 			return n, fmt.Errorf("record at LSN %d: %w", e.LSN, t.explained(ctx, e.LSN, err))
 		}
 	}
+	t.status.Through.Store(uint64(t.in.frontier))
 	return n, nil
 }
 
@@ -365,6 +370,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		}
 		sleep, told := t.committer.Wait(sleep)
 		timer.Reset(sleep)
+		t.status.Sleep()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -373,6 +379,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case <-told:
 		case <-timer.C:
 		}
+		t.status.Wake()
 	}
 }
 

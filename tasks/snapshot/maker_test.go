@@ -37,7 +37,7 @@ func source(g int, token sharedlog.LSN) checkpoint.Source {
 // start starts the snapshots of a task that owns some groups since LSN 1.
 func start(t *testing.T, owned ...int) *snapshotting {
 	log := mem.New(mem.Options{})
-	s := &snapshotting{t: t, store: storetest.NewMem(), out: sharedlog.NewWriter(log, "w", sharedlog.Condition{}), status: status.New(time.Now)}
+	s := &snapshotting{t: t, store: storetest.NewMem(), out: sharedlog.NewWriter(log, "w", sharedlog.Condition{}), status: status.New(time.Now, 0)}
 	var sources []checkpoint.Source
 	for _, g := range owned {
 		sources = append(sources, source(g, 1))

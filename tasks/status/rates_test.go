@@ -10,7 +10,7 @@ import (
 // Rates are of the last seconds, not of an instance before, and nil until there is one.
 func TestRates(t *testing.T) {
 	now := time.Unix(1000, 0)
-	s := New(func() time.Time { return now })
+	s := New(func() time.Time { return now }, 1)
 	read := func() (in, out *float64) { return s.rates.perSecond(s.reading(now)) }
 	in, out := read()
 	require.Nil(t, in)

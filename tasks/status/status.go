@@ -30,6 +30,7 @@ type Status struct {
 	Skips     atomic.Uint64
 	Watermark atomic.Int64
 	Position  atomic.Uint64
+	Through   atomic.Uint64 // set once a batch
 	State     atomic.Int64
 	// StateBytes and Held are sizes in memory.
 	StateBytes, Held atomic.Int64
@@ -40,6 +41,8 @@ type Status struct {
 	Fenced, LoadedAt, Restored, FirstResult, FirstCaughtUp atomic.Int64
 	Loaded                                                 atomic.Uint64
 	Newest                                                 atomic.Pointer[SnapshotAt] // the newest snapshot that this instance has made
+	// Load counts the items of each key group that the task has processed. The slice does not change.
+	Load []atomic.Uint64
 
 	clock    func() time.Time
 	began    time.Time // of the instance; its task owns it
@@ -49,6 +52,7 @@ type Status struct {
 	metrics  map[string]*exec.Metric
 	snaps    Snapshots
 	rates    rates
+	sleep    sleep
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
 	reset    time.Time
 }
@@ -86,6 +90,12 @@ type Snapshot struct {
 	Ended      bool   `json:"ended"`
 	// CaughtUp: it had nothing to read when it last checked.
 	CaughtUp bool `json:"caught_up"`
+	// SleptMS is for how long this instance has waited for something to do.
+	SleptMS float64 `json:"slept_ms"`
+	// Through is where the task stands: it has processed all its input below; 0 as Position.
+	Through sharedlog.LSN `json:"through"`
+	// Load is the number of items of each key group that this instance has processed; nil at a source.
+	Load []uint64 `json:"-"`
 	// Warm: the instance started with the state of a standby.
 	Warm bool `json:"warm,omitempty"`
 	// FencedMS, LoadedMS and RestoredMS are the times, after its start, at which the instance had
@@ -135,15 +145,23 @@ func (s *Status) Skipped(n uint64, why error) {
 	}
 }
 
-// New returns the status of a task that has not started. clock reads the wall clock.
-func New(clock func() time.Time) *Status {
-	s := &Status{clock: clock}
+// New returns the status of a task of a stage with a number of key groups, 0 for a source, that has
+// not started. clock reads the wall clock.
+func New(clock func() time.Time, groups int) *Status {
+	s := &Status{clock: clock, Load: make([]atomic.Uint64, groups)}
 	s.Watermark.Store(exec.MinTime)
 	return s
 }
 
 // Began records that an instance starts.
-func (s *Status) Began() { s.began = s.clock() }
+func (s *Status) Began() {
+	s.began = s.clock()
+	s.sleep.begin()
+	s.Through.Store(0)
+	for g := range s.Load {
+		s.Load[g].Store(0)
+	}
+}
 
 // Reached records when the instance has reached a step of its start.
 func (s *Status) Reached(step observe.Step) {
@@ -171,15 +189,20 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		Stage: stage, Task: task, Instance: s.Instance.Load(), Before: s.Before.Load(),
 		ItemsIn: s.ItemsIn.Load(), ItemsOut: s.ItemsOut.Load(), BytesIn: s.BytesIn.Load(), BytesOut: s.BytesOut.Load(),
 		Commits: s.Commits.Load(), Groups: s.Groups.Load(), Late: s.Late.Load(), Watermark: s.Watermark.Load(),
-		Position: sharedlog.LSN(s.Position.Load()), StateKeys: s.State.Load(), StateBytes: s.StateBytes.Load(), HeldBytes: s.Held.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
+		Position: sharedlog.LSN(s.Position.Load()), Through: sharedlog.LSN(max(s.Through.Load(), s.Position.Load())),
+		StateKeys: s.State.Load(), StateBytes: s.StateBytes.Load(), HeldBytes: s.Held.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
 		Skipped: s.Skips.Load(), CaughtUp: s.CaughtUp.Load(), Loaded: s.Loaded.Load(),
 		FencedMS: float64(s.Fenced.Load()) / 1000, LoadedMS: float64(s.LoadedAt.Load()) / 1000, RestoredMS: float64(s.Restored.Load()) / 1000,
 		FirstResultMS: float64(s.FirstResult.Load()) / 1000, CaughtUpMS: float64(s.FirstCaughtUp.Load()) / 1000,
+	}
+	for g := range s.Load {
+		r.Load = append(r.Load, s.Load[g].Load())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.LastSkipped = s.why
 	at := s.reading(s.clock())
+	r.SleptMS = s.sleep.read(at.at)
 	r.InPerSecond, r.OutPerSecond = s.rates.perSecond(at)
 	s.rates.add(at)
 	if s.snaps != (Snapshots{}) {

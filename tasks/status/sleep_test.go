@@ -1,0 +1,40 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The time for which a task sleeps is counted around each wait, also while it waits; another
+// instance begins at 0.
+func TestSlept(t *testing.T) {
+	now := time.UnixMilli(1000)
+	s := New(func() time.Time { return now }, 2)
+	slept := func() float64 {
+		r := s.Read("stage", 0)
+		return r.SleptMS
+	}
+	pass := func(ms int) { now = now.Add(time.Duration(ms) * time.Millisecond) }
+	s.Began()
+	pass(10)
+	require.Zero(t, slept())
+	s.Sleep()
+	pass(20)
+	require.Equal(t, 20.0, slept(), "it still sleeps")
+	s.Wake()
+	pass(30)
+	require.Equal(t, 20.0, slept())
+	s.Sleep()
+	pass(5)
+	s.Wake()
+	require.Equal(t, 25.0, slept())
+	s.Load[1].Add(7)
+	r := s.Read("stage", 0)
+	require.Equal(t, []uint64{0, 7}, r.Load)
+	s.Began()
+	require.Zero(t, slept())
+	r = s.Read("stage", 0)
+	require.Equal(t, []uint64{0, 0}, r.Load)
+}
