@@ -137,7 +137,7 @@ func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
 		return func(b *Batch[Change[K, reduced[T]]]) error {
 			for i := range b.Items {
 				x := &b.Items[i]
-				if err := out.Add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.Times[i]); err != nil {
+				if err := out.Add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.At(i)); err != nil {
 					return err
 				}
 			}

@@ -27,7 +27,7 @@ func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 				for k < len(preds) && !preds[k](&b.Items[i]) {
 					k++
 				}
-				if err := bufs[k].Add(b.Group, b.Items[i], b.Times[i]); err != nil {
+				if err := bufs[k].Add(b.Group, b.Items[i], b.At(i)); err != nil {
 					return err
 				}
 			}

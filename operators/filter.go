@@ -21,7 +21,7 @@ func filter[T any](in Flow[T], f func(v *T) bool) *node[T] {
 			out.Group = b.Group
 			for i := range b.Items {
 				if f(&b.Items[i]) {
-					out.Append(b.Items[i], b.Times[i])
+					out.AppendAt(b.Items[i], b.At(i))
 				}
 			}
 			if out.Len() == 0 {
@@ -41,7 +41,7 @@ func FilterMap[T, U any](in Flow[T], f func(v *T) (U, bool)) Stream[U] {
 			out.Group = b.Group
 			for i := range b.Items {
 				if u, ok := f(&b.Items[i]); ok {
-					out.Append(u, b.Times[i])
+					out.AppendAt(u, b.At(i))
 				}
 			}
 			if out.Len() == 0 {

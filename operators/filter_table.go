@@ -20,7 +20,7 @@ func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool)
 					// harmless, and remembering which keys were there is not free.
 					ch = Change[K, V]{Key: ch.Key, Deleted: true}
 				}
-				out.Append(ch, b.Times[i])
+				out.AppendAt(ch, b.At(i))
 			}
 			return next(&out)
 		}

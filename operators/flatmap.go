@@ -1,6 +1,9 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/internal/chain"
+import (
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
+)
 
 // FlatMap returns the stream of everything that f emits for each item, at the
 // item's time. f must not keep the item, nor emit after it has returned.
@@ -10,17 +13,17 @@ func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
 		// The variables that emit uses are set before each call of f, so that emit can be one
 		// function for the life of the chain.
 		var group int
-		var time int64
+		var at item.At
 		var failed error
 		emit := func(u U) {
 			if failed == nil {
-				failed = out.Add(group, u, time)
+				failed = out.Add(group, u, at)
 			}
 		}
 		return func(b *Batch[T]) error {
 			group, failed = b.Group, nil
 			for i := range b.Items {
-				time = b.Times[i]
+				at = b.At(i)
 				f(&b.Items[i], emit)
 				if failed != nil {
 					return failed

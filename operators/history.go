@@ -14,7 +14,7 @@ func versionsOf[K comparable, V any](t Table[K, V]) KeyedStream[K, join.Version[
 			out.Group = b.Group
 			for i := range b.Items {
 				ch := &b.Items[i]
-				out.Append(KV[K, join.Version[V]]{Key: ch.Key, Value: join.Version[V]{Deleted: ch.Deleted, Value: ch.Value}}, b.Times[i])
+				out.AppendAt(KV[K, join.Version[V]]{Key: ch.Key, Value: join.Version[V]{Deleted: ch.Deleted, Value: ch.Value}}, b.At(i))
 			}
 			return next(&out)
 		}

@@ -68,7 +68,7 @@ func tableOf[K comparable, V any](in KeyedStream[K, Change[K, V]], vals serde.Se
 			out.Reset()
 			out.Group = b.Group
 			for i := range b.Items {
-				out.Append(b.Items[i].Value, b.Times[i])
+				out.AppendAt(b.Items[i].Value, b.At(i))
 			}
 			return next(&out)
 		}

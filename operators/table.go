@@ -58,7 +58,7 @@ func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
 			out.Group = b.Group
 			for i := range b.Items {
 				if c := &b.Items[i]; !c.Deleted {
-					out.Append(KV[K, V]{Key: c.Key, Value: c.Value}, b.Times[i])
+					out.AppendAt(KV[K, V]{Key: c.Key, Value: c.Value}, b.At(i))
 				}
 			}
 			if out.Len() == 0 {

@@ -35,7 +35,7 @@ func AsTableOf[K comparable, T, V any](in KeyedStream[K, T], value func(key *K, 
 				} else {
 					ch.Deleted = true
 				}
-				out.Append(ch, b.Times[i])
+				out.AppendAt(ch, b.At(i))
 			}
 			return next(&out)
 		}

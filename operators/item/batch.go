@@ -9,13 +9,26 @@ type Batch[T any] struct {
 	Group int
 }
 
+// At is where an item stands among the others of its stream. An operator gives a result the At of the
+// item that it is made of, or an At of its own if it is made of several.
+type At struct {
+	// Time is the event time, ms since 1970-01-01 UTC.
+	Time int64
+}
+
+// At returns where the i-th item stands.
+func (b *Batch[T]) At(i int) At { return At{b.Times[i]} }
+
 // Len returns the number of items.
 func (b *Batch[T]) Len() int { return len(b.Items) }
 
 // Append adds an item.
-func (b *Batch[T]) Append(v T, time int64) {
+func (b *Batch[T]) Append(v T, time int64) { b.AppendAt(v, At{time}) }
+
+// AppendAt adds an item that stands at a place of its own.
+func (b *Batch[T]) AppendAt(v T, at At) {
 	b.Items = append(b.Items, v)
-	b.Times = append(b.Times, time)
+	b.Times = append(b.Times, at.Time)
 }
 
 // Reset empties the batch, keeping its memory.

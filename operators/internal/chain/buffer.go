@@ -40,14 +40,14 @@ func NewBuffer[T any](c *Chain, next Emit[T]) *Buffer[T] {
 func (b *Buffer[T]) discard() { b.batch.Reset() }
 
 // Add adds a result under the key group.
-func (b *Buffer[T]) Add(group int, v T, time int64) error {
+func (b *Buffer[T]) Add(group int, v T, at item.At) error {
 	if n := len(b.batch.Items); n == maxBatch || n > 0 && b.batch.Group != group {
 		if err := b.Flush(); err != nil {
 			return err
 		}
 	}
 	b.batch.Group = group
-	b.batch.Append(v, time)
+	b.batch.AppendAt(v, at)
 	return nil
 }
 

@@ -97,7 +97,7 @@ func (a *aggregateOp[K, T, A]) Flush() error {
 		}
 		s.pending = false
 		c := item.Change[K, A]{Key: h.key, Value: s.acc}
-		if err := a.out.Add(h.group, c, max(s.time, a.w)); err != nil {
+		if err := a.out.Add(h.group, c, item.At{Time: max(s.time, a.w)}); err != nil {
 			return err
 		}
 	}

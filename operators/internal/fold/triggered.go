@@ -140,7 +140,7 @@ func (x *Triggered[K, T, A]) emit(s *triggered[A], end, t int64) {
 		return
 	}
 	// Not before the watermark; in order, the current time may be a moment later.
-	if c.Failed = c.Out.Add(c.Group, item.KV[K, item.Windowed[A]]{Key: c.Key, Value: item.Windowed[A]{Start: start, End: end, Value: s.acc}}, max(t, c.W)); c.Failed == nil && !x.Plain {
+	if c.Failed = c.Out.Add(c.Group, item.KV[K, item.Windowed[A]]{Key: c.Key, Value: item.Windowed[A]{Start: start, End: end, Value: s.acc}}, item.At{Time: max(t, c.W)}); c.Failed == nil && !x.Plain {
 		c.Failed = c.Out.Flush() // before the accumulator is changed in place
 	}
 }

@@ -125,7 +125,7 @@ func (w *Windows[K, A]) Fire(group int, key *K, end int64) (some, more bool, err
 
 func (w *Windows[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
 	r := item.Windowed[A]{Start: end - w.clock.Windows.Size, End: end, Value: *acc}
-	return w.out.Add(group, item.KV[K, item.Windowed[A]]{Key: *key, Value: r}, max(t, w.clock.Watermark()))
+	return w.out.Add(group, item.KV[K, item.Windowed[A]]{Key: *key, Value: r}, item.At{Time: max(t, w.clock.Watermark())})
 }
 
 func (w *Windows[K, A]) Drop(group int, key *K, from, to int64) bool {
@@ -281,5 +281,5 @@ func sendLateItem[T any](lates *chain.Buffer[T], where state.Place, b *item.Batc
 	if lates == nil || where != state.Late {
 		return nil
 	}
-	return lates.Add(b.Group, b.Items[i], b.Times[i])
+	return lates.Add(b.Group, b.Items[i], b.At(i))
 }

@@ -82,7 +82,7 @@ func (c *Call[K, Out]) Late() {
 // Emit emits a result under the current key, at time t or the floor if that is later.
 func (c *Call[K, Out]) Emit(v Out, t int64) {
 	if c.Failed == nil {
-		c.Failed = c.Out.Add(c.Group, item.KV[K, Out]{Key: c.Key, Value: v}, max(t, c.Floor))
+		c.Failed = c.Out.Add(c.Group, item.KV[K, Out]{Key: c.Key, Value: v}, item.At{Time: max(t, c.Floor)})
 	}
 }
 
@@ -118,7 +118,7 @@ func NewSide[V any, K comparable, Out any](c *Call[K, Out], out *chain.Buffer[it
 // Emit is Call.Emit for this output.
 func (s *Side[K, Out, V]) Emit(v V, t int64) {
 	if c := s.c; c.Failed == nil {
-		c.Failed = s.out.Add(c.Group, item.KV[K, V]{Key: c.Key, Value: v}, max(t, c.Floor))
+		c.Failed = s.out.Add(c.Group, item.KV[K, V]{Key: c.Key, Value: v}, item.At{Time: max(t, c.Floor)})
 	}
 }
 

@@ -19,7 +19,7 @@ func SendLate[K comparable, In, Out any](c *Call[K, Out], out *chain.Buffer[item
 	var current *In
 	send := func() {
 		c.onLate = nil // once an item
-		if err := out.Add(c.Group, item.KV[K, In]{Key: c.Key, Value: *current}, c.Time); err != nil {
+		if err := out.Add(c.Group, item.KV[K, In]{Key: c.Key, Value: *current}, item.At{Time: c.Time}); err != nil {
 			c.Fail(err)
 		}
 	}
