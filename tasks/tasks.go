@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/autoscale"
 	"tailrace.dev/tailrace/tasks/embedded"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -26,6 +27,13 @@ type Job = embedded.Job
 type (
 	Rescale  = rescale.Request
 	Rescaled = rescale.Result
+)
+
+// Autoscale is a request to keep the number of tasks of a stage between two bounds, as its load demands
+// (Job.Autoscale), Autoscaled what has been done for a stage (Job.Autoscaled).
+type (
+	Autoscale  = autoscale.Request
+	Autoscaled = autoscale.State
 )
 
 // Status is a reading of one task's progress.

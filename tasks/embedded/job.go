@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"tailrace.dev/tailrace/tasks/autoscale"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -35,7 +36,8 @@ type Job struct {
 	alive int
 	idle  chan struct{} // closed then
 
-	beside sync.WaitGroup // standbys
+	beside  sync.WaitGroup // standbys, scalers
+	scalers map[string]*scaler
 }
 
 // errRetired: the task was started for a plan that was not made.
@@ -48,12 +50,17 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	executor := runtime.NewExecutor(cfg)
 	executor.Measure()
 	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*runtime.Handle]bool{}, alive: 1, idle: make(chan struct{}), plans: make(chan struct{}, 1)}
-	j.tasks = make([][]*runtime.Handle, len(cfg.Layout.Stages))
+	j.tasks, j.scalers = make([][]*runtime.Handle, len(cfg.Layout.Stages)), map[string]*scaler{}
+	auto, err := autoscale.Load(ctx, cfg.Log, cfg.Layout.Job)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	for s := range cfg.Layout.Stages {
 		j.tasks[s] = make([]*runtime.Handle, members(cfg, s))
 	}
 	j.mu.Lock()
-	err := j.beginAll()
+	err = j.beginAll()
 	j.mu.Unlock()
 	if err != nil {
 		cancel()
@@ -68,6 +75,7 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	if cfg.Plan != nil && len(cfg.Plan.Goal) > 0 {
 		j.beside.Go(j.resumeRescale)
 	}
+	j.resumeAutoscale(auto)
 	j.leave()
 	go func() {
 		<-j.idle

@@ -32,14 +32,8 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 	if j.over() {
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, runtime.ErrEnded)
 	}
-	h := j.executor.Config().Handover
-	if h == nil {
-		p := j.executor.Config().Protocol
-		can := p.Capabilities()
-		err := rescale.Refuse(rescale.Subject{Stage: r.Stage, Protocol: p.Name(), Log: can.KeepsChanges, Coordinated: can.Coordinator}, r.Tasks)
-		if err == nil || can.Rescales {
-			err = runtime.ErrNoHandover
-		}
+	h, err := j.handover(r.Stage, r.Tasks)
+	if err != nil {
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -58,6 +52,21 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
 	}
 	return rescaled, nil
+}
+
+// handover returns what moves the job's key groups, or why nothing does.
+func (j *Job) handover(stage string, tasks int) (runtime.Handover, error) {
+	h := j.executor.Config().Handover
+	if h != nil {
+		return h, nil
+	}
+	p := j.executor.Config().Protocol
+	can := p.Capabilities()
+	err := rescale.Refuse(rescale.Subject{Stage: stage, Protocol: p.Name(), Log: can.KeepsChanges, Coordinated: can.Coordinator}, tasks)
+	if err == nil || can.Rescales {
+		err = runtime.ErrNoHandover
+	}
+	return nil, err
 }
 
 // over reports whether the job has ended.

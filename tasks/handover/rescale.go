@@ -25,17 +25,10 @@ const lookEvery = 2 * time.Millisecond
 // Rescale implements runtime.Handover.
 func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Request) (*rescale.Result, error) {
 	began := h.cfg.Clock()
-	s := slices.IndexFunc(h.cfg.Layout.Plan.Stages, func(s exec.StageSpec) bool { return s.Name == r.Stage })
-	if s < 0 {
-		var names []string
-		for _, st := range h.cfg.Layout.Plan.Stages {
-			names = append(names, st.Name)
-		}
-		return nil, fmt.Errorf("the job has no stage %q; it has %v", r.Stage, names)
-	}
-	if err := h.refuse(s, r.Tasks); err != nil {
+	if err := h.Check(r.Stage, r.Tasks); err != nil {
 		return nil, err
 	}
+	s := h.stage(r.Stage)
 	c, err := h.claim(ctx)
 	if err != nil {
 		return nil, err
@@ -62,6 +55,24 @@ func (h *Handover) Resume(ctx context.Context, j runtime.Tasks) error {
 		_, err = c.run(ctx, j)
 	}
 	return err
+}
+
+// stage returns the index of the stage with a name, -1: there is none.
+func (h *Handover) stage(name string) int {
+	return slices.IndexFunc(h.cfg.Layout.Plan.Stages, func(s exec.StageSpec) bool { return s.Name == name })
+}
+
+// Check implements runtime.Handover.
+func (h *Handover) Check(stage string, tasks int) error {
+	s := h.stage(stage)
+	if s < 0 {
+		var names []string
+		for _, st := range h.cfg.Layout.Plan.Stages {
+			names = append(names, st.Name)
+		}
+		return fmt.Errorf("the job has no stage %q; it has %v", stage, names)
+	}
+	return h.refuse(s, tasks)
 }
 
 // refuse returns why a stage cannot have that many tasks.

@@ -19,6 +19,8 @@ import (
 type Handover interface {
 	// Mover returns a task's part; nil: its groups do not move.
 	Mover(e *Engine) Mover
+	// Check returns why a stage cannot have a number of tasks, and what to do instead; nil: it can.
+	Check(stage string, tasks int) error
 	// Rescale moves key groups of a running job until a goal is reached.
 	Rescale(ctx context.Context, j Tasks, r rescale.Request) (*rescale.Result, error)
 	// Resume reaches the goals that the newest plan in the log has.

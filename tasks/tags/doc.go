@@ -20,6 +20,7 @@
 //	Y/<job>/<stage>/<task>     nonce of its transactions' coordinator      a coordinator that takes over
 //	M/<job>                    the manager's election: (number, nonce)     a new manager
 //	H/<job>                    leases on its change logs, with expiry      standbys, savepoints
+//	S/<job>                    how many tasks its stages may be given      users of autoscaling
 //
 // # Invariants
 //

@@ -95,6 +95,9 @@ func ManagerKey(job string) string { return "M/" + job }
 // while.
 func HoldsKey(job string) string { return "H/" + job }
 
+// AutoscaleKey is the metadata key of the bounds between which the tasks of a job's stages are scaled.
+func AutoscaleKey(job string) string { return "S/" + job }
+
 func numbered(kind, job, name string, n int) sharedlog.Tag {
 	return sharedlog.Tag(kind + job + "/" + name + "/" + strconv.Itoa(n))
 }

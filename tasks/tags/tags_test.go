@@ -27,6 +27,7 @@ func TestGolden(t *testing.T) {
 	require.Equal(t, "M/j-1", ManagerKey("j-1"))
 	require.Equal(t, sharedlog.Tag("Z/j-1/join/3"), Transactions("j-1", "join", 3))
 	require.Equal(t, "Y/j-1/join/3", CoordinatorKey("j-1", "join", 3))
+	require.Equal(t, "S/j-1", AutoscaleKey("j-1"))
 }
 
 func TestCheckName(t *testing.T) {
@@ -85,6 +86,7 @@ func TestInvariants(t *testing.T) {
 			put(JobKey(j), made{"job", j, "", 0})
 			put(AttemptKey(j), made{"attempt", j, "", 0})
 			put(ManagerKey(j), made{"manager", j, "", 0})
+			put(AutoscaleKey(j), made{"autoscale", j, "", 0})
 			put(string(Transactions(j, s, n)), made{"transactions", j, s, n})
 			put(CoordinatorKey(j, s, n), made{"coordinator", j, s, n})
 		}
