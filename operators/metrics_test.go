@@ -24,7 +24,7 @@ func metricsOf(t require.TestingT, items []optest.Timed[hit]) []exec.MetricValue
 			sizes.Observe(float64(h.N))
 		}}
 	})
-	_, report := runRows(t, job, values(measured), optest.Options{})
+	_, report := runRows(t, job, values(measured), optest.Options{NoReplay: true})
 	return report.Metrics
 }
 

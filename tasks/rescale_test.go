@@ -18,7 +18,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
+
+var modes = []string{rescale.ModeMove, rescale.ModeRebuild}
 
 // Key groups move between the tasks of a stage while the job runs, out and in, with and without
 // crashes, and the rows are those of a job that nothing has disturbed.
@@ -39,7 +42,7 @@ func TestRescaledAnswers(t *testing.T) {
 					g.open.Store(true)
 				}
 				n := 1 + rng.IntN(8)
-				done, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: n, Batch: rng.IntN(3)})
+				done, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: n, Batch: rng.IntN(3), Mode: modes[rng.IntN(2)]})
 				if err != nil && i == 2 {
 					break // the job may have ended
 				}
@@ -79,7 +82,7 @@ func TestRescaledOverCrashes(t *testing.T) {
 				var rescales sync.WaitGroup
 				rescales.Go(func() {
 					for {
-						r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3)}
+						r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3), Mode: modes[goals.IntN(2)]}
 						if _, err := job.Rescale(t.Context(), r); err != nil {
 							return
 						}

@@ -40,11 +40,14 @@ type engine struct {
 	fsync    string
 	interval time.Duration
 	memory   size
-	reserve  cli.Choice
-	scrub    cli.Choice
-	trim     bool
-	snapshot string
-	state    string
+
+	rescaleMode  string
+	rescaleBatch int
+	reserve      cli.Choice
+	scrub        cli.Choice
+	trim         bool
+	snapshot     string
+	state        string
 	// stateMemory is the memory limit of --state pebble.
 	stateMemory size
 	emit        string

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 var errSubmittedRescale = usagef("--rescale: the job must run in this process, and workers run it with --submit; leave out one of the two")
@@ -22,6 +23,9 @@ STAGE may be left out (10s=4): the first with the most key groups that is neithe
 They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
 One that is not reached before the job ends is reported, and is no error. Not with --submit, --state pebble, or the
 protocols txn, aligned, aligned-early and unsafe`)
+	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, `how a task gets the state of key groups that come to it: move (it takes over what the other task has in memory)
+or rebuild (it restores them from the checkpoint store and the log, as after a crash)`)
+	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
 }
 
 // checkRescales refuses what --rescale asks for if it is impossible. The other flags must have been
@@ -29,6 +33,15 @@ protocols txn, aligned, aligned-early and unsafe`)
 func (e *engine) checkRescales() error {
 	if len(e.Rescales) > 0 && e.state == "pebble" {
 		return usagef("--rescale: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start")
+	}
+	if e.rescaleMode != rescale.ModeMove && e.rescaleMode != rescale.ModeRebuild {
+		return usagef("--rescale-mode: %q is neither %s nor %s", e.rescaleMode, rescale.ModeMove, rescale.ModeRebuild)
+	}
+	if e.rescaleBatch < 0 {
+		return usagef("--rescale-batch: %d key groups a step; use 0 for any number", e.rescaleBatch)
+	}
+	for i := range e.Rescales {
+		e.Rescales[i].Mode, e.Rescales[i].Batch = e.rescaleMode, e.rescaleBatch
 	}
 	if err := e.CheckRescales(); err != nil {
 		return usagef("--rescale: %w", err)

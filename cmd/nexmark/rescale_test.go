@@ -24,6 +24,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // shapes are the rescales that TestRescaledAnswers makes, of a stage with eight key groups.
@@ -134,7 +135,7 @@ func rescalesOf(t *testing.T, rng *rand.Rand, s *driver.Settings, to []int) (all
 	}
 	slices.Sort(moments)
 	for i, n := range to {
-		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n})
+		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n, Batch: rng.IntN(3), Mode: []string{rescale.ModeMove, rescale.ModeRebuild}[rng.IntN(2)]})
 	}
 	return all
 }

@@ -133,7 +133,11 @@ var table = []row{
 		why: "it knows times and counts only",
 	},
 	{
-		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/serde"},
+		path: "operators/internal/timerqueue", clockless: true, may: []string{"operators/serde"},
+		why: "it orders times and keys only",
+	},
+	{
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/internal/timerqueue", "operators/serde"},
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{

@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // faultsUntilEnd lets the faults happen that are still to come, until one of them ends this
@@ -114,6 +115,9 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 	}
 	s, job := stages[fault.Stage%len(stages)], r.running
 	ask := tasks.Rescale{Stage: l.Plan.Stages[s].Name, Tasks: 1 + fault.Task%l.Stages[s].Groups, Batch: fault.After % 3}
+	if fault.After%4 == 0 {
+		ask.Mode = rescale.ModeRebuild
+	}
 	r.rescales.Go(func() {
 		if _, err := job.Rescale(ctx, ask); err == nil {
 			r.rescaled.Add(1)

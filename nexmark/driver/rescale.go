@@ -23,6 +23,9 @@ type Rescale struct {
 	// groups that are neither source nor sink.
 	Stage string
 	Tasks int
+	// Mode and Batch are those of tasks.Rescale.
+	Mode  string
+	Batch int
 }
 
 // When returns the moment as the command line has it: 10s, or a number of events.
@@ -159,7 +162,7 @@ func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time) (*Res
 		out.NotDone = "the run had ended"
 		return out, nil
 	}
-	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, ID: "--rescale"})
+	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, ID: "--rescale"})
 	switch {
 	case err == nil:
 		out.Rescaled = *did

@@ -1,5 +1,10 @@
 package exec
 
+import (
+	"maps"
+	"slices"
+)
+
 // StateTable is one table of keyed state, as the task sees it: its changes can be logged and
 // replayed, key group by key group.
 type StateTable interface {
@@ -31,13 +36,52 @@ type StateTable interface {
 	// the table can build its derived data (timers). Groups that come from another task are restored
 	// while the table is used for others.
 	Restored(groups []int) error
-	// Drop removes a key group (it has moved to another task).
-	Drop(group int)
+	// Detach removes a key group, which moves to another task, and returns its state for Attach; nil
+	// if Attach cannot take it: it is not in memory, or has changed since the last call of Changes.
+	// The table keeps no reference to it.
+	Detach(group int) any
+	// Attach adds a key group that the same table of another task has detached, in place of Apply and
+	// Restored. The tables of a chain are attached in their order. The table owns the state from then
+	// on.
+	Attach(group int, state any) error
 	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what
 	// Changes would append now.
 	Len() int
 	Bytes() int
 	Pending() int
+}
+
+// GroupState is the state of key groups in memory: by group, what each table has detached.
+type GroupState map[int][]any
+
+// Detach detaches key groups from all tables of a chain, and returns the state of those that Attach can
+// take.
+func Detach(tables []StateTable, groups []int) GroupState {
+	state := GroupState{}
+	for _, g := range groups {
+		all := make([]any, 0, len(tables))
+		for _, table := range tables {
+			if s := table.Detach(g); s != nil {
+				all = append(all, s)
+			}
+		}
+		if len(all) == len(tables) {
+			state[g] = all
+		}
+	}
+	return state
+}
+
+// Attach adds the key groups of a state to the tables of another instance of the chain.
+func Attach(tables []StateTable, state GroupState) error {
+	for _, g := range slices.Sorted(maps.Keys(state)) {
+		for i, table := range tables {
+			if err := table.Attach(g, state[g][i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // The operations of an item; see StateTable.Changes.

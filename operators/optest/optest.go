@@ -57,8 +57,8 @@ type Options struct {
 	Start int64
 	// State is where tables live; it changes nothing of what a run does.
 	State Place
-	// NoReplay leaves out the replays of what tasks have done, for jobs whose functions have effects
-	// that a test counts.
+	// NoReplay leaves out the replays of what tasks have done, and the moves of key groups to other
+	// chains, for jobs whose functions have effects that a test counts.
 	NoReplay bool
 	// MaxSteps ends a run that does not end (0 = ten million).
 	MaxSteps int
@@ -78,6 +78,8 @@ type Report struct {
 	Steps   int
 	// Replayed is how many commits were made again from an earlier one, and compared.
 	Replayed int
+	// Moved is how many key groups were detached from a chain and attached to another.
+	Moved int
 	// Digest is of all outputs and changes of all commits, in their order.
 	Digest uint64
 	// InHomes is how many entries homes hold at the end.
@@ -108,7 +110,7 @@ func newRun(plan *exec.Plan, o Options) *run {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), now: o.Start, sum: fnv.New64a()}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), moves: rand.New(rand.NewPCG(o.Seed, 5)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	return r
 }
@@ -120,6 +122,7 @@ type run struct {
 	homes   *rand.Rand
 	cuts    *rand.Rand // between units
 	replays *rand.Rand
+	moves   *rand.Rand // of key groups between chains
 	now     int64
 	sum     hash.Hash64
 	tasks   []*task
@@ -183,7 +186,7 @@ func (r *run) start() error {
 		}
 	}
 	for _, t := range r.tasks {
-		if err := t.start(); err != nil {
+		if err := t.start(nil); err != nil {
 			return err
 		}
 	}

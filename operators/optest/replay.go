@@ -103,7 +103,7 @@ func (t *task) replay() (err error) {
 			err = e
 		}
 	}()
-	if err := t.restore(c, from.at, t.changes[:from.changes], rng); err != nil {
+	if err := t.restore(c, from.at, t.changes[:from.changes], nil, rng); err != nil {
 		return err
 	}
 	// The number of flushes decides to which key group Rebalance writes. With nothing pending they

@@ -37,6 +37,7 @@ type task struct {
 	// Of a Driver: did is set when something was done, doomed that the task crashes before its
 	// next commit.
 	did, doomed bool
+	attaches    bool // the chain that is being made
 }
 
 // promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
@@ -81,7 +82,7 @@ func (t *task) Home(int) exec.Home {
 // home returns a home of a table, nil for a table in memory.
 func (t *task) home(rng *rand.Rand) *home {
 	limit, memory := rng.IntN(400), rng.IntN(2) == 0
-	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+	if t.attaches || t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
 		return nil
 	}
 	return newHome(limit)
@@ -110,7 +111,30 @@ func (t *task) restart() error {
 		return err
 	}
 	t.close()
-	return t.start()
+	return t.start(nil)
+}
+
+// moves is called behind a commit. At times another chain takes the place of the task's: it
+// attaches some key groups, which the old one has detached, and restores the others. Its tables are in
+// memory then.
+func (t *task) moves() (moved bool, err error) {
+	rng := t.run.moves
+	if t.run.driven || t.run.o.NoReplay || rng.IntN(12) > 0 || len(t.chain.Tables()) == 0 {
+		return false, nil
+	}
+	if err := t.replay(); err != nil {
+		return false, err
+	}
+	some := slices.DeleteFunc(slices.Clone(t.owned), func(int) bool { return rng.IntN(4) == 0 })
+	groups := exec.Detach(t.chain.Tables(), some)
+	t.run.report.Moved += len(groups)
+	old := t.chain
+	t.attaches = len(groups) > 0
+	defer func() { t.attaches = false }()
+	if err := t.start(groups); err != nil {
+		return false, fmt.Errorf("optest: stage %q, task %d, with key groups that another chain has detached: %w", t.spec.Name, t.index, err)
+	}
+	return true, old.Close()
 }
 
 // restored returns what a task gets back of its state: the change log; or a snapshot,
@@ -135,8 +159,9 @@ func restored(log []change, rng *rand.Rand) []change {
 	return append(out, log[rng.IntN(len(log)):]...)
 }
 
-// restore opens a chain of the task as of a commit, of which this is the change log.
-func (t *task) restore(c exec.Chain, at checkpoint, log []change, rng *rand.Rand) error {
+// restore opens a chain of the task as of a commit, of which this is the change log. It attaches the
+// groups that are moved.
+func (t *task) restore(c exec.Chain, at checkpoint, log []change, moved exec.GroupState, rng *rand.Rand) error {
 	if err := c.Open(t.owned); err != nil {
 		return err
 	}
@@ -147,14 +172,21 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, rng *rand.Rand
 	}
 	tables := c.Tables()
 	for _, x := range restored(log, rng) {
+		if moved[x.group] != nil {
+			continue
+		}
 		if err := tables[x.table].Apply(x.group, x.op, slices.Clone(x.key), slices.Clone(x.value)); err != nil {
 			return err
 		}
 	}
+	rest := slices.DeleteFunc(slices.Clone(t.owned), func(g int) bool { return moved[g] != nil })
 	for _, table := range tables {
-		if err := table.Restored(t.owned); err != nil {
+		if err := table.Restored(rest); err != nil {
 			return err
 		}
+	}
+	if err := exec.Attach(tables, moved); err != nil {
+		return err
 	}
 	c.Stand(exec.Bounds{Time: at.w})
 	return nil
@@ -167,8 +199,8 @@ func (t *task) newOutputs() (out []*exec.Output) {
 	return out
 }
 
-// start makes a task as of its last commit.
-func (t *task) start() error {
+// start makes a task as of its last commit, of which it has the state of some groups.
+func (t *task) start(moved exec.GroupState) error {
 	t.outputs, t.homes = t.newOutputs(), nil
 	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
 	c, err := t.spec.New(t)
@@ -181,7 +213,7 @@ func (t *task) start() error {
 		t.at.seen[k] = v
 	}
 	rng := rand.New(rand.NewPCG(uint64(len(t.changes)), uint64(t.index)))
-	if err := t.restore(c, t.committed, t.changes, rng); err != nil {
+	if err := t.restore(c, t.committed, t.changes, moved, rng); err != nil {
 		return err
 	}
 	t.past.begin(t)
@@ -213,10 +245,14 @@ func (t *task) step() error {
 	if crashed, err := read(); err != nil || crashed {
 		return err
 	}
-	if t.run.rng.IntN(t.run.o.CommitEvery) == 0 {
-		return t.commit()
+	if t.run.rng.IntN(t.run.o.CommitEvery) > 0 {
+		return nil
 	}
-	return nil
+	if err := t.commit(); err != nil {
+		return err
+	}
+	_, err := t.moves()
+	return err
 }
 
 // budget is that of one call: at times of so few units that the call is interrupted.
@@ -244,6 +280,9 @@ func (t *task) all(call func() (all bool, err error)) (crashed bool, err error) 
 		}
 		if err := t.commit(); err != nil {
 			return false, err
+		}
+		if moved, err := t.moves(); err != nil || moved {
+			return moved, err
 		}
 		if t.run.o.CrashEvery > 0 && t.run.cuts.IntN(8) == 0 {
 			t.run.report.Crashes++

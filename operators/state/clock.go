@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/panes"
+	"tailrace.dev/tailrace/operators/internal/timerqueue"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -23,9 +24,9 @@ type PaneClock[K comparable] struct {
 	Windows  panes.Aligned
 	lateness int64
 	keys     serde.Serde[K]
-	fires    *timerQueue[K]
-	drops    *timerQueue[K] // at the end of lateness; unused without it
-	disk     *paneScan[K]   // instead of timers, if panes use a Home
+	fires    *timerqueue.Queue[K]
+	drops    *timerqueue.Queue[K] // at the end of lateness; unused without it
+	disk     *paneScan[K]         // instead of timers, if panes use a Home
 	cursors  *Map[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
@@ -72,7 +73,7 @@ type Closer[K comparable] interface {
 func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
 	p := &PaneClock[K]{
 		name: name, Windows: win, lateness: lateness, keys: keys, op: op, timed: op,
-		fires: newTimerQueue(keys), drops: newTimerQueue(keys),
+		fires: timerqueue.New(groups, keys), drops: timerqueue.New(groups, keys),
 		cursors: NewMap(name+".fired", groups, uint8Serde, firedSerde),
 		w:       exec.MinTime,
 	}
@@ -152,10 +153,10 @@ func (p *PaneClock[K]) Created(group int, key K) {
 		return
 	}
 	if first <= p.lastEnd {
-		p.fires.add(first, group, key)
+		p.fires.Add(first, group, key)
 	}
 	if p.lateness > 0 {
-		p.drops.add(p.lastEnd+p.lateness, group, key)
+		p.drops.Add(p.lastEnd+p.lateness, group, key)
 	}
 }
 
@@ -171,10 +172,10 @@ func (p *PaneClock[K]) restored(group int, key K, pane int64) {
 		}
 	}
 	if first <= p.lastEnd {
-		p.fires.add(first, group, key)
+		p.fires.Add(first, group, key)
 	}
 	if p.lateness > 0 {
-		p.drops.add(p.lastEnd+p.lateness, group, key)
+		p.drops.Add(p.lastEnd+p.lateness, group, key)
 	}
 }
 
@@ -197,20 +198,23 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 		return p.advanceDisk(w, m)
 	}
 	for {
-		fireAt, fires := p.fires.peek()
-		dropAt, drops := p.drops.peek()
+		fireAt, fires := p.fires.Peek()
+		dropAt, drops := p.drops.Peek()
 		switch {
 		case fires && fireAt <= w && (!drops || fireAt <= dropAt):
 			var end int64
 			var group int
-			end, group, p.key, _ = p.fires.pop(w)
+			var ok bool
+			if end, group, p.key, ok = p.fires.Pop(w); !ok {
+				continue // those that were due have moved to another task
+			}
 			_, more, err := p.close(group, end, m)
 			if err != nil {
 				return false, err
 			}
 			p.setCursor(group, end, &p.key)
 			if more {
-				p.fires.add(end+p.Windows.Slide, group, p.key)
+				p.fires.Add(end+p.Windows.Slide, group, p.key)
 			}
 			if p.lateness == 0 {
 				p.dropBehind(group, &p.key, end)
@@ -218,7 +222,10 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 		case drops && dropAt <= w:
 			var t int64
 			var group int
-			t, group, p.key, _ = p.drops.pop(w)
+			var ok bool
+			if t, group, p.key, ok = p.drops.Pop(w); !ok {
+				continue
+			}
 			m.Unit(p.dropBehind(group, &p.key, t-p.lateness))
 		default:
 			p.w = max(p.w, w)
@@ -253,6 +260,6 @@ func (p *PaneClock[K]) dropGroup(group int) {
 	if p.disk != nil {
 		p.dropGroupDisk(group)
 	}
-	p.fires.dropGroup(group)
-	p.drops.dropGroup(group)
+	p.fires.DropGroup(group)
+	p.drops.DropGroup(group)
 }

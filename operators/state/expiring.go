@@ -25,7 +25,7 @@ type Expiring[P comparable, V any] struct {
 func NewExpiring[P comparable, V any](name string, groups int, keys serde.Serde[P], vals serde.Serde[V], span int64, now func() int64) *Expiring[P, V] {
 	x := &Expiring[P, V]{m: NewMap(name, groups, keys, vals), span: span, now: now}
 	if span > 0 {
-		x.m.ends = new(ends)
+		x.m.ends = newEnds(groups)
 		x.timers = NewTimers(name+".ends", groups, keys)
 	}
 	return x
@@ -45,7 +45,7 @@ func (x *Expiring[P, V]) find(group int, key *P) *mapEntry[P, V] {
 	if e == nil || e.V.dead {
 		return nil
 	}
-	if x.timers != nil && x.m.ends.of(e.at).until <= x.now() {
+	if x.timers != nil && x.m.ends.of(e.Group, e.at).until <= x.now() {
 		return nil
 	}
 	return e
@@ -67,7 +67,7 @@ func (x *Expiring[P, V]) Update(group int, key *P) *V {
 	}
 	x.m.touch(e)
 	if x.timers != nil {
-		x.extend(x.m.ends.of(e.at))
+		x.extend(x.m.ends.of(e.Group, e.at))
 	}
 	return &e.V.val
 }
@@ -88,7 +88,7 @@ func (x *Expiring[P, V]) Entry(group int, key *P) (own *P, v *V, created bool) {
 	if x.timers == nil {
 		return &e.Key, &e.V.val, created
 	}
-	end := x.m.ends.of(e.at)
+	end := x.m.ends.of(e.Group, e.at)
 	if created {
 		end.until = exec.MinTime
 		x.extend(end)
@@ -117,7 +117,7 @@ func (x *Expiring[P, V]) Put(group int, key *P, v *V) error {
 func (x *Expiring[P, V]) Delete(group int, key *P) {
 	if x.timers != nil {
 		if e := x.m.find(group, key); e != nil && !e.V.dead {
-			x.timers.Delete(group, key, x.m.ends.of(e.at).armed)
+			x.timers.Delete(group, key, x.m.ends.of(e.Group, e.at).armed)
 		}
 	}
 	x.m.Delete(group, key)
@@ -136,7 +136,7 @@ func (x *Expiring[P, V]) Advance(w int64, m *exec.Meter) (done bool, err error) 
 			continue // the entry was deleted
 		}
 		e := x.m.find(group, &x.key)
-		if end := x.m.ends.of(e.at); end.until > t {
+		if end := x.m.ends.of(e.Group, e.at); end.until > t {
 			x.m.touch(e)
 			end.armed = end.until
 			x.timers.Set(group, &x.key, end.armed)

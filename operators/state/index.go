@@ -11,19 +11,41 @@ import (
 // Index finds the entries of a state table by key group and key. Each group has an
 // open-addressing table (linear probing, at most three quarters full) of eight bytes a slot and
 // without pointers: a look-up that hits costs one cache line of slots and the entry itself, and the
-// garbage collector does not scan the slots. Tables are by group, so that one grows without
-// stopping the others and a group that moves away is dropped whole.
+// garbage collector does not scan the slots. Slots and entries are by group, so that one grows without
+// stopping the others, and a group that moves away is detached as it is.
 //
-// Entries are in chunks and never move; a pointer to one is valid until remove, dropGroup or Reset.
+// Entries are in chunks and never move; a pointer to one is valid until remove, detach or Reset.
 type Index[K comparable, V any] struct {
 	hash   func(*K) uint64
-	groups []slots
-	chunks []*[chunkLen]IndexEntry[K, V]
-	used   int32 // entries of the chunks that were ever allocated
+	groups []group[K, V]
+}
+
+// group is the part of an Index that belongs to a key group. The number of an entry is
+// chunk × chunkLen + offset.
+type group[K comparable, V any] struct {
+	slot   []slot // length 0 or a power of two
+	n      int
+	chunks [][]IndexEntry[K, V]
+	chunk  int // the one from which entries are allocated
+	used   int // its allocated entries
 	free   []int32
+	// What the table counts by key group: values, and bytes of them.
+	values, bytes int
 }
 
 const chunkLen = 256
+
+// chunkSize returns the number of entries of a chunk: the first ones are small, because most tables
+// have few keys a group.
+func chunkSize(chunk int) int {
+	switch chunk {
+	case 0:
+		return 16
+	case 1:
+		return 64
+	}
+	return chunkLen
+}
 
 // IndexEntry is an entry of an Index.
 type IndexEntry[K comparable, V any] struct {
@@ -31,11 +53,6 @@ type IndexEntry[K comparable, V any] struct {
 	Group int32
 	at    int32
 	V     V
-}
-
-type slots struct {
-	slot []slot // length 0 or a power of two
-	n    int
 }
 
 // slot: at is an entry's number + 1, 0 is free; tag is the low half of its key's hash, whose lowest
@@ -47,11 +64,11 @@ type slot struct {
 
 // NewIndex returns an empty index for this number of key groups.
 func NewIndex[K comparable, V any](groups int, keys serde.Serde[K]) Index[K, V] {
-	return Index[K, V]{hash: hasher(keys), groups: make([]slots, groups)}
+	return Index[K, V]{hash: hasher(keys), groups: make([]group[K, V], groups)}
 }
 
-func (x *Index[K, V]) entry(at int32) *IndexEntry[K, V] {
-	return &x.chunks[uint32(at)/chunkLen][uint32(at)%chunkLen]
+func (g *group[K, V]) entry(at int32) *IndexEntry[K, V] {
+	return &g.chunks[uint32(at)/chunkLen][uint32(at)%chunkLen]
 }
 
 // Find returns a key's entry, or nil.
@@ -67,7 +84,7 @@ func (x *Index[K, V]) Find(group int, key *K) *IndexEntry[K, V] {
 			return nil
 		}
 		if s.tag == tag {
-			if e := x.entry(s.at - 1); e.Key == *key {
+			if e := g.entry(s.at - 1); e.Key == *key {
 				return e
 			}
 		}
@@ -75,19 +92,11 @@ func (x *Index[K, V]) Find(group int, key *K) *IndexEntry[K, V] {
 }
 
 // Insert adds a key that is not in the index, with a zero value. It keeps the key.
-func (x *Index[K, V]) Insert(group int, key K) *IndexEntry[K, V] {
-	at := x.used
-	if n := len(x.free); n > 0 {
-		at, x.free = x.free[n-1], x.free[:n-1]
-	} else {
-		if int(at)/chunkLen == len(x.chunks) {
-			x.chunks = append(x.chunks, new([chunkLen]IndexEntry[K, V]))
-		}
-		x.used++
-	}
-	e := x.entry(at)
-	e.Key, e.Group, e.at = key, int32(group), at
-	g := &x.groups[group]
+func (x *Index[K, V]) Insert(of int, key K) *IndexEntry[K, V] {
+	g := &x.groups[of]
+	at := g.next()
+	e := g.entry(at)
+	e.Key, e.Group, e.at = key, int32(of), at
 	if (g.n+1)*4 > len(g.slot)*3 {
 		g.grow()
 	}
@@ -96,7 +105,24 @@ func (x *Index[K, V]) Insert(group int, key K) *IndexEntry[K, V] {
 	return e
 }
 
-func (g *slots) put(s slot) {
+// next returns the number of a free entry, which it allocates.
+func (g *group[K, V]) next() int32 {
+	if n := len(g.free); n > 0 {
+		at := g.free[n-1]
+		g.free = g.free[:n-1]
+		return at
+	}
+	if len(g.chunks) > 0 && g.used == len(g.chunks[g.chunk]) {
+		g.chunk, g.used = g.chunk+1, 0
+	}
+	if g.chunk == len(g.chunks) {
+		g.chunks = append(g.chunks, make([]IndexEntry[K, V], chunkSize(g.chunk)))
+	}
+	g.used++
+	return int32(g.chunk*chunkLen + g.used - 1)
+}
+
+func (g *group[K, V]) put(s slot) {
 	mask := uint32(len(g.slot) - 1)
 	i := s.tag & mask
 	for g.slot[i].at != 0 {
@@ -105,7 +131,7 @@ func (g *slots) put(s slot) {
 	g.slot[i] = s
 }
 
-func (g *slots) grow() {
+func (g *group[K, V]) grow() {
 	old := g.slot
 	g.slot = make([]slot, max(8, 2*len(old)))
 	for _, s := range old {
@@ -137,54 +163,107 @@ func (x *Index[K, V]) remove(e *IndexEntry[K, V]) {
 	}
 	g.slot[i] = slot{}
 	g.n--
-	x.release(e)
+	g.release(e)
 }
 
-func (x *Index[K, V]) release(e *IndexEntry[K, V]) {
-	x.free = append(x.free, e.at)
+func (g *group[K, V]) release(e *IndexEntry[K, V]) {
+	g.free = append(g.free, e.at)
 	*e = IndexEntry[K, V]{}
 }
 
 // each calls f for all entries of a group, in no particular order. f must not
 // insert or remove.
-func (x *Index[K, V]) each(group int, f func(e *IndexEntry[K, V])) {
-	for _, s := range x.groups[group].slot {
+func (x *Index[K, V]) each(of int, f func(e *IndexEntry[K, V])) {
+	g := &x.groups[of]
+	for _, s := range g.slot {
 		if s.at != 0 {
-			f(x.entry(s.at - 1))
+			f(g.entry(s.at - 1))
 		}
 	}
+}
+
+// allocated returns the entries of a chunk that were ever allocated; those that are free are zero.
+func (g *group[K, V]) allocated(chunk int) []IndexEntry[K, V] {
+	switch {
+	case chunk < g.chunk:
+		return g.chunks[chunk]
+	case chunk == g.chunk && len(g.chunks) > 0:
+		return g.chunks[chunk][:g.used]
+	}
+	return nil
+}
+
+// size returns the number of entries in use.
+func (x *Index[K, V]) size() (n int) {
+	for i := range x.groups {
+		n += x.groups[i].n
+	}
+	return n
+}
+
+// hand is a position among the entries of an Index: the next one of a group.
+type hand struct {
+	group, chunk, at int
 }
 
 // sweep calls f for the entries from the hand on, round and round, while the table is over its limit,
 // for each at most twice. This is the clock algorithm: f removes an entry, or, if it was used since the
 // hand passed it, marks it as not used. f is also called with free entries, which are zero.
-func (x *Index[K, V]) sweep(hand *int32, over func() bool, f func(e *IndexEntry[K, V])) {
-	for steps := 2 * x.used; steps > 0 && over(); steps-- {
-		if *hand >= x.used {
-			*hand = 0
+func (x *Index[K, V]) sweep(h *hand, over func() bool, f func(e *IndexEntry[K, V])) {
+	for wraps := 0; over(); {
+		g := &x.groups[h.group]
+		switch {
+		case h.chunk >= len(g.chunks):
+			*h = hand{group: (h.group + 1) % len(x.groups)}
+			if h.group == 0 {
+				wraps++
+			}
+			if wraps > 2 {
+				return
+			}
+		case h.at >= len(g.allocated(h.chunk)):
+			h.chunk, h.at = h.chunk+1, 0
+		default:
+			h.at++
+			f(&g.chunks[h.chunk][h.at-1])
 		}
-		e := x.entry(*hand)
-		*hand++
-		f(e)
 	}
 }
 
-// dropGroup removes all entries of a group.
-func (x *Index[K, V]) dropGroup(group int) {
-	x.each(group, x.release)
-	x.groups[group] = slots{}
+// all calls f for all entries, and for free ones, which are zero. f may remove the entry.
+func (x *Index[K, V]) all(f func(e *IndexEntry[K, V])) {
+	for i := range x.groups {
+		g := &x.groups[i]
+		for chunk := range g.chunks {
+			entries := g.allocated(chunk)
+			for k := range entries {
+				f(&entries[k])
+			}
+		}
+	}
 }
+
+// detach removes a group with all of its entries, and returns it.
+func (x *Index[K, V]) detach(of int) group[K, V] {
+	g := x.groups[of]
+	x.groups[of] = group[K, V]{}
+	return g
+}
+
+// attach adds a group that another index of the same kind has detached; the index has none of its
+// entries.
+func (x *Index[K, V]) attach(of int, g group[K, V]) { x.groups[of] = g }
 
 // Reset removes all entries and keeps the memory.
 func (x *Index[K, V]) Reset() {
 	for i := range x.groups {
-		clear(x.groups[i].slot)
-		x.groups[i].n = 0
+		g := &x.groups[i]
+		for chunk := range g.chunks {
+			clear(g.allocated(chunk))
+		}
+		clear(g.slot)
+		*g = group[K, V]{slot: g.slot, chunks: g.chunks, free: g.free[:0]}
 	}
-	for i := range x.used {
-		*x.entry(i) = IndexEntry[K, V]{}
-	}
-	x.used, x.free = 0, x.free[:0]
 }
 
 // mixInt spreads an integer over 64 bits (a multiplication folded on itself). Like the hash that

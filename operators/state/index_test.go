@@ -55,7 +55,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 			},
 			"drop a group": func(t *rapid.T) {
 				g := rapid.IntRange(0, groups-1).Draw(t, "group")
-				x.dropGroup(g)
+				x.detach(g)
 				for w := range twin {
 					if w.group == g {
 						delete(twin, w)

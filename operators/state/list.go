@@ -101,9 +101,7 @@ func (m *List[K, V]) find(group int, key *K) *listEntry[K, V] {
 
 func (m *List[K, V]) count(group, n int) {
 	m.n += n
-	if m.disk != nil {
-		m.disk.counts[group] += n
-	}
+	m.index.groups[group].values += n
 }
 
 // Add adds a clone of *v to a key's values and returns the table's own copy of
@@ -366,7 +364,7 @@ func (m *List[K, V]) Apply(group int, op byte, key, value []byte) error {
 		l := &le.V
 		before := len(l.elems)
 		l.elems = slices.DeleteFunc(l.elems, func(e Elem[V]) bool { return e.seq == seq })
-		m.n -= before - len(l.elems)
+		m.count(group, len(l.elems)-before)
 		if len(l.elems) == 0 {
 			m.remove(le)
 		}
@@ -392,11 +390,11 @@ func (m *List[K, V]) Apply(group int, op byte, key, value []byte) error {
 		// it.
 		before := len(l.elems)
 		l.elems = slices.DeleteFunc(l.elems, func(o Elem[V]) bool { return o.seq == seq })
-		m.n -= before - len(l.elems)
+		m.count(group, len(l.elems)-before)
 	}
 	l.insert(e)
 	l.next = max(l.next, seq+1)
-	m.n++
+	m.count(group, 1)
 	return nil
 }
 
@@ -416,13 +414,30 @@ func (m *List[K, V]) Restored(groups []int) error {
 	return nil
 }
 
-// Drop removes a key group.
-func (m *List[K, V]) Drop(group int) {
+// Detach implements StateTable.
+func (m *List[K, V]) Detach(group int) any {
+	changed := len(m.dirty)
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.Group) == group })
+	changed -= len(m.dirty)
 	if m.disk != nil {
 		m.dropHome(group)
-		return
+		return nil
 	}
-	m.index.each(group, func(e *listEntry[K, V]) { m.n -= len(e.V.elems) - e.V.head })
-	m.index.dropGroup(group)
+	g := m.index.detach(group)
+	m.n -= g.values
+	if changed > 0 {
+		return nil
+	}
+	return &g
+}
+
+// Attach implements StateTable.
+func (m *List[K, V]) Attach(of int, state any) error {
+	g, ok := state.(*group[K, list[V]])
+	if !ok || m.disk != nil {
+		return notAttached(m.name, state)
+	}
+	m.index.attach(of, *g)
+	m.n += g.values
+	return nil
 }

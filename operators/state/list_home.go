@@ -26,10 +26,9 @@ import (
 // listHome is the additional state of a List that uses a Home.
 type listHome struct {
 	home    exec.Home
-	counts  []int // values of each group
-	away    int   // values that are on disk only
-	size    int   // of the encoded values in memory
-	hand    int32
+	away    int // values that are on disk only
+	size    int // of the encoded values in memory
+	hand    hand
 	row     []byte
 	value   []byte
 	applied []byte // the key of the value that was replayed last, with a note
@@ -38,7 +37,7 @@ type listHome struct {
 
 // Spill makes the table use a Home, while it is empty.
 func (m *List[K, V]) Spill(h exec.Home) {
-	m.disk = &listHome{home: h, counts: make([]int, len(m.index.groups)), at: -1}
+	m.disk = &listHome{home: h, at: -1}
 }
 
 func (d *listHome) grow(size *int, by int) {
@@ -51,7 +50,7 @@ func (d *listHome) shrink(size *int, n, of int) { d.grow(size, -*size*n/of) }
 
 func (m *List[K, V]) bytesHome() int {
 	var e listEntry[K, V]
-	return m.disk.size + (int(m.index.used)-len(m.index.free))*int(unsafe.Sizeof(e))
+	return m.disk.size + m.index.size()*int(unsafe.Sizeof(e))
 }
 
 // note returns the key of a key's note, with room for a number behind it; valid until the next
@@ -140,7 +139,7 @@ func (l *list[V]) firstAlive() uint64 {
 func (m *List[K, V]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.used == 0 { // it needs no share of the memory
+	if m.index.size() == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
@@ -227,14 +226,13 @@ func (m *List[K, V]) removeOrphan(group int, note []byte) {
 
 func (m *List[K, V]) dropHome(group int) {
 	d := m.disk
-	gone := d.counts[group]
 	m.index.each(group, func(e *listEntry[K, V]) {
-		gone -= len(e.V.elems) - e.V.head
+		d.away += len(e.V.elems) - e.V.head
 		d.size -= e.V.size
 	})
-	d.away -= gone // the rest was there
-	m.count(group, -d.counts[group])
-	m.index.dropGroup(group)
+	g := m.index.detach(group)
+	d.away -= g.values // those that were not in memory
+	m.n -= g.values
 	d.home.Drop(group)
 	d.at = -1
 }

@@ -29,7 +29,7 @@ type Map[K comparable, V any] struct {
 	n     int
 	size  int
 	// restored is called, if the table is in memory, for every entry at Restored, in the order of
-	// Range.
+	// Range, and at Attach, in no order.
 	restored func(group int, key *K, v *V)
 	// dropped is called for a key group that has moved away.
 	dropped func(group int)
@@ -43,8 +43,7 @@ type Map[K comparable, V any] struct {
 	// clock hand.
 	home     rows
 	homeKeys serde.Serde[K]
-	counts   []int // of the keys of each group
-	hand     int32
+	hand     hand
 	fetched  []byte
 }
 
@@ -198,9 +197,15 @@ func sortedEntries[K comparable, V any](x *Index[K, V], group int, keys serde.Se
 
 func (m *Map[K, V]) count(group, n int) {
 	m.n += n
-	if m.counts != nil {
-		m.counts[group] += n
-	}
+	m.index.groups[group].values += n
+}
+
+// measure counts the encoded value of an entry.
+func (m *Map[K, V]) measure(e *mapEntry[K, V], size int) {
+	more := size - int(e.V.size)
+	m.size += more
+	m.index.groups[e.Group].bytes += more
+	e.V.size = int32(size)
 }
 
 func (m *Map[K, V]) insert(group int, key *K) *mapEntry[K, V] {
@@ -227,7 +232,7 @@ func (m *Map[K, V]) touch(e *mapEntry[K, V]) {
 
 // remove removes an entry from the table.
 func (m *Map[K, V]) remove(e *mapEntry[K, V]) {
-	m.size -= int(e.V.size)
+	m.measure(e, 0)
 	m.index.remove(e)
 }
 
@@ -248,11 +253,8 @@ func (m *Map[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
 func (m *Map[K, V]) Bytes() int {
-	return m.resident()*m.perEntry() + m.size
+	return m.index.size()*m.perEntry() + m.size
 }
-
-// resident returns the number of entries in memory.
-func (m *Map[K, V]) resident() int { return int(m.index.used) - len(m.index.free) }
 
 func (m *Map[K, V]) perEntry() int {
 	var e mapEntry[K, V]
@@ -310,8 +312,7 @@ func (m *Map[K, V]) Changes(table int, out *exec.Output) {
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.AddChange(s, len(s.Data)-n)
 		e.V.logged = true
-		m.size += len(m.scratch) - int(e.V.size)
-		e.V.size = int32(len(m.scratch))
+		m.measure(e, len(m.scratch))
 	}
 	if m.home != nil && m.pace != nil {
 		m.evictEntries(m.dirty)
@@ -331,7 +332,7 @@ func (m *Map[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 // appendValue appends the bytes of an entry's value, in the log and in the home.
 func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 	if m.ends != nil {
-		dst = m.ends.append(dst, e.at)
+		dst = m.ends.append(dst, e.Group, e.at)
 	}
 	return m.vals.Append(dst, &e.V.val)
 }
@@ -340,7 +341,7 @@ func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 // alias them.
 func (m *Map[K, V]) decodeValue(src []byte, e *mapEntry[K, V]) (n int, err error) {
 	if m.ends != nil {
-		if n, err = m.ends.decode(src, e.at); err != nil {
+		if n, err = m.ends.decode(src, e.Group, e.at); err != nil {
 			return 0, err
 		}
 	}
@@ -360,7 +361,7 @@ func (m *Map[K, V]) Apply(group int, op byte, key, value []byte) error {
 	switch op {
 	case exec.OpDelete:
 		if e := m.index.Find(group, &k); e != nil {
-			m.n--
+			m.count(group, -1)
 			m.remove(e)
 		}
 		return nil
@@ -375,8 +376,7 @@ func (m *Map[K, V]) Apply(group int, op byte, key, value []byte) error {
 			return m.badChange(group, "value", n, len(value), err)
 		}
 		e.V.logged = true
-		m.size += len(value) - int(e.V.size)
-		e.V.size = int32(len(value))
+		m.measure(e, len(value))
 		return nil
 	}
 	return fmt.Errorf("state %q, key group %d: change log has operation %d", m.name, group, op)
@@ -406,21 +406,55 @@ func (m *Map[K, V]) Restored(groups []int) error {
 	return nil
 }
 
-// Drop removes a key group.
-func (m *Map[K, V]) Drop(group int) {
+// mapGroup is what Map.Detach returns.
+type mapGroup[K comparable, V any] struct {
+	entries group[K, kept[V]]
+	ends    [][]ending
+}
+
+// Detach implements StateTable.
+func (m *Map[K, V]) Detach(group int) any {
 	if m.home != nil {
 		m.dropHome(group)
-		return
+		return nil
 	}
+	changed := len(m.dirty)
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.Group) == group })
-	m.index.each(group, func(e *mapEntry[K, V]) {
-		m.size -= int(e.V.size)
-		if !e.V.dead {
-			m.n--
-		}
-	})
-	m.index.dropGroup(group)
+	changed -= len(m.dirty)
 	if m.dropped != nil {
 		m.dropped(group)
 	}
+	g := &mapGroup[K, V]{entries: m.index.detach(group)}
+	m.n -= g.entries.values
+	m.size -= g.entries.bytes
+	if m.ends != nil {
+		g.ends = m.ends.detach(group)
+	}
+	if changed > 0 {
+		return nil
+	}
+	return g
+}
+
+// Attach implements StateTable.
+func (m *Map[K, V]) Attach(group int, state any) error {
+	g, ok := state.(*mapGroup[K, V])
+	if !ok || m.home != nil {
+		return notAttached(m.name, state)
+	}
+	m.index.attach(group, g.entries)
+	m.n += g.entries.values
+	m.size += g.entries.bytes
+	if m.ends != nil {
+		m.ends.attach(group, g.ends)
+	}
+	if m.restored != nil {
+		m.index.each(group, func(e *mapEntry[K, V]) { m.restored(group, &e.Key, &e.V.val) })
+	}
+	return nil
+}
+
+// notAttached returns the error of a table that cannot use what another has detached.
+func notAttached(name string, state any) error {
+	return fmt.Errorf("state %q: the table does not take over %T", name, state)
 }

@@ -48,7 +48,6 @@ func (m *Map[K, V]) Spill(h exec.Home) {
 	default:
 		m.home, m.homeKeys = h, m.keys
 	}
-	m.counts = make([]int, len(m.index.groups))
 }
 
 // encoded returns a key's bytes in the home, valid until the next call.
@@ -77,15 +76,14 @@ func (m *Map[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
 	e.V.logged = true
-	e.V.size = int32(len(value))
-	m.size += len(value)
+	m.measure(e, len(value))
 	return e
 }
 
 // evict reduces memory some way below the limit: it removes entries that were not read since the
 // clock hand last passed them.
 func (m *Map[K, V]) evict() {
-	if m.index.used == 0 { // it needs no share of the memory
+	if m.index.size() == 0 { // it needs no share of the memory
 		m.home.Flush()
 		return
 	}
@@ -145,9 +143,7 @@ func (m *Map[K, V]) evictEntries(es []*mapEntry[K, V]) {
 
 // evictAll is evictEntries for the whole index.
 func (m *Map[K, V]) evictAll() {
-	for at := range m.index.used {
-		m.evictEntries([]*mapEntry[K, V]{m.index.entry(at)})
-	}
+	m.index.all(func(e *mapEntry[K, V]) { m.evictEntries([]*mapEntry[K, V]{e}) })
 }
 
 func (m *Map[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
@@ -194,8 +190,9 @@ func (m *Map[K, V]) applyHome(group int, op byte, key, value []byte) error {
 // countHome counts what was replayed.
 func (m *Map[K, V]) countHome() {
 	m.home.Flush()
-	m.n = 0
-	clear(m.counts)
+	for g := range m.index.groups {
+		m.count(g, -m.index.groups[g].values)
+	}
 	if m.pace != nil {
 		m.pace.restored()
 		return
@@ -209,10 +206,10 @@ func (m *Map[K, V]) countHome() {
 }
 
 func (m *Map[K, V]) dropHome(group int) {
-	m.count(group, -m.counts[group])
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.Group) == group })
-	m.index.each(group, func(e *mapEntry[K, V]) { m.size -= int(e.V.size) })
-	m.index.dropGroup(group)
+	g := m.index.detach(group)
+	m.n -= g.values
+	m.size -= g.bytes
 	m.home.Drop(group)
 	if m.dropped != nil {
 		m.dropped(group)

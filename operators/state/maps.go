@@ -44,7 +44,7 @@ func NewMaps[K comparable, S cmp.Ordered, V any](keys serde.Serde[K], x *Expirin
 	x.m.restored = func(group int, key *mapKey[K, S], _ *V) { h.added(group, key) }
 	x.m.dropped = func(group int) {
 		h.dirs.each(group, func(e *IndexEntry[K, dir[S]]) { h.room -= cap(e.V.keys) })
-		h.dirs.dropGroup(group)
+		h.dirs.detach(group)
 	}
 	x.m.pace = &mapPacer[K, S, V]{x.m, h}
 	return h

@@ -23,7 +23,7 @@ type paneHome[K comparable, A any] struct {
 	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
 	// memory since. They are written when their window closes.
 	unsaved map[int64][]dirtyPane[K, A]
-	hand    int32
+	hand    hand
 	// fresh: all panes of the keys that collect returned last are in memory.
 	fresh   bool
 	enc     []byte
@@ -68,14 +68,13 @@ func (m *PaneTable[K, A]) fetch(e *PaneEntry[K, A], end int64) *Pane[A] {
 
 // bring decodes the home's bytes of a pane into memory.
 func (m *PaneTable[K, A]) bring(e *PaneEntry[K, A], end int64, value []byte) *Pane[A] {
-	p := m.add(&e.V, end)
+	p := m.add(e, end)
 	if n, err := m.accs.Decode(bytes.Clone(value), &p.Acc); err != nil || n != len(value) {
 		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
 	p.logged = true
-	p.size = int32(len(value))
-	m.size += len(value)
+	m.measure(e, p, len(value))
 	return p
 }
 
@@ -140,7 +139,7 @@ func (m *PaneTable[K, A]) write(e *PaneEntry[K, A], p *Pane[A]) {
 func (m *PaneTable[K, A]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.used == 0 { // it needs no share of the memory
+	if m.index.size() == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
@@ -283,6 +282,7 @@ func (m *PaneTable[K, A]) countHome() {
 }
 
 func (m *PaneTable[K, A]) dropHome(group int) {
+	m.index.each(group, func(e *PaneEntry[K, A]) { e.V.all = nil }) // they may be unsaved
 	m.n -= m.disk.ends.DropGroup(group)
 	m.disk.home.Drop(group)
 }

@@ -106,7 +106,7 @@ func (m *PaneTable[K, A]) Upsert(group int, key *K, end int64) (e *PaneEntry[K, 
 			p = m.fetch(e, end)
 		}
 		if p == nil {
-			p, created = m.add(&e.V, end), true
+			p, created = m.add(e, end), true
 			m.count(group, end, 1)
 		}
 	} else if p.Dead {
@@ -132,8 +132,10 @@ func (m *PaneTable[K, A]) count(group int, end int64, n int) {
 }
 
 // add creates a pane in memory; the caller counts it.
-func (m *PaneTable[K, A]) add(ps *Panes[A], end int64) *Pane[A] {
+func (m *PaneTable[K, A]) add(e *PaneEntry[K, A], end int64) *Pane[A] {
 	m.resident++
+	m.index.groups[e.Group].values++
+	ps := &e.V
 	if n := len(ps.all); n == cap(ps.all) {
 		bigger := append(m.room(n), ps.all...)
 		m.giveBack(ps.all)
@@ -194,10 +196,19 @@ func (m *PaneTable[K, A]) DropPanes(e *PaneEntry[K, A], from, to int64) (some bo
 	return some
 }
 
+// measure counts the encoded accumulator of a pane.
+func (m *PaneTable[K, A]) measure(e *PaneEntry[K, A], p *Pane[A], size int) {
+	more := size - int(p.size)
+	m.size += more
+	m.index.groups[e.Group].bytes += more
+	p.size = int32(size)
+}
+
 // remove removes a pane, and its key with the last one.
 func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
-	m.size -= int(p.size)
+	m.measure(e, p, 0)
 	m.resident--
+	m.index.groups[e.Group].values--
 	all := e.V.all
 	last := len(all) - 1
 	*p = all[last]
@@ -260,8 +271,7 @@ func (m *PaneTable[K, A]) Changes(table int, out *exec.Output) {
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.AddChange(s, len(s.Data)-n)
 		p.logged = true
-		m.size += len(m.scratch) - int(p.size)
-		p.size = int32(len(m.scratch))
+		m.measure(d.e, p, len(m.scratch))
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
@@ -303,7 +313,7 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 			e = m.index.Insert(group, ownKey(m.keys.keys, m.name, &k.Key))
 		}
 		if p == nil {
-			p = m.add(&e.V, k.Pane)
+			p = m.add(e, k.Pane)
 			m.n++
 		}
 		// The value is kept, so it must not alias the caller's bytes.
@@ -311,8 +321,7 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 			return bad(fmt.Sprintf("value of %d bytes", len(value)), serde.ErrMalformed)
 		}
 		p.logged = true
-		m.size += len(value) - int(p.size)
-		p.size = int32(len(value))
+		m.measure(e, p, len(value))
 		return nil
 	}
 	return bad(fmt.Sprintf("operation %d", op), serde.ErrMalformed)
@@ -335,23 +344,53 @@ func (m *PaneTable[K, A]) Restored(groups []int) error {
 	return nil
 }
 
-// Drop implements StateTable. A group moves away after a commit, when nothing is held for an
+// Detach implements StateTable. A group moves away after a commit, when nothing is held for an
 // emission.
-func (m *PaneTable[K, A]) Drop(group int) {
+func (m *PaneTable[K, A]) Detach(group int) any {
+	changed := len(m.dirty)
 	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.Group) == group })
-	m.index.each(group, func(e *PaneEntry[K, A]) {
-		for i := range e.V.all {
-			m.size -= int(e.V.all[i].size)
-			if !e.V.all[i].Dead && m.disk == nil {
-				m.n--
+	changed -= len(m.dirty)
+	dead := 0
+	if changed > 0 {
+		m.index.each(group, func(e *PaneEntry[K, A]) {
+			for i := range e.V.all {
+				if e.V.all[i].Dead {
+					dead++
+				}
 			}
-		}
-		m.resident -= len(e.V.all)
-		m.giveBack(e.V.all)
-	})
-	m.index.dropGroup(group)
+		})
+	}
 	if m.disk != nil {
 		m.dropHome(group)
 	}
+	g := m.index.detach(group)
+	m.resident -= g.values
+	m.size -= g.bytes
 	m.clock.dropGroup(group)
+	if m.disk != nil {
+		return nil
+	}
+	m.n -= g.values - dead
+	if changed > 0 {
+		return nil
+	}
+	return &g
+}
+
+// Attach implements StateTable.
+func (m *PaneTable[K, A]) Attach(of int, state any) error {
+	g, ok := state.(*group[K, Panes[A]])
+	if !ok || m.disk != nil {
+		return notAttached(m.name, state)
+	}
+	m.index.attach(of, *g)
+	m.n += g.values
+	m.resident += g.values
+	m.size += g.bytes
+	m.index.each(of, func(e *PaneEntry[K, A]) {
+		for i := range e.V.all {
+			m.clock.restored(of, e.Key, e.V.all[i].end)
+		}
+	})
+	return nil
 }

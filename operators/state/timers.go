@@ -2,6 +2,7 @@ package state
 
 import (
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/timerqueue"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -9,7 +10,7 @@ import (
 type Timers[K comparable] struct {
 	keys  serde.Serde[K]
 	armed *Map[PaneKey[K], struct{}]
-	queue *timerQueue[K]
+	queue *timerqueue.Queue[K]
 	disk  *farTimers // nil: armed is in memory
 	key   PaneKey[K] // see PaneClock.key
 }
@@ -19,10 +20,10 @@ func NewTimers[K comparable](name string, groups int, keys serde.Serde[K]) *Time
 	ts := &Timers[K]{
 		keys:  keys,
 		armed: NewMap(name, groups, serde.Serde[PaneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
-		queue: newTimerQueue(keys),
+		queue: timerqueue.New(groups, keys),
 	}
-	ts.armed.restored = func(group int, k *PaneKey[K], _ *struct{}) { ts.queue.add(k.Pane, group, k.Key) }
-	ts.armed.dropped = ts.queue.dropGroup
+	ts.armed.restored = func(group int, k *PaneKey[K], _ *struct{}) { ts.queue.Add(k.Pane, group, k.Key) }
+	ts.armed.dropped = ts.queue.DropGroup
 	ts.armed.pace = ts
 	return ts
 }
@@ -30,7 +31,7 @@ func NewTimers[K comparable](name string, groups int, keys serde.Serde[K]) *Time
 // Next returns the time of the first timer that is due by w; ok is false if there is none.
 func (ts *Timers[K]) Next(w int64) (t int64, ok bool) {
 	for {
-		if t, ok = ts.queue.peek(); ok {
+		if t, ok = ts.queue.Peek(); ok {
 			return t, t <= w
 		}
 		if !ts.refill(w) {
@@ -44,7 +45,7 @@ func (ts *Timers[K]) Set(group int, key *K, t int64) {
 	ts.key = PaneKey[K]{*key, t}
 	e, created := ts.armed.upsert(group, &ts.key)
 	if created && !ts.far(&e.Key) {
-		ts.queue.add(t, group, e.Key.Key)
+		ts.queue.Add(t, group, e.Key.Key)
 	}
 }
 
@@ -58,7 +59,7 @@ func (ts *Timers[K]) Delete(group int, key *K, t int64) {
 // false if there is none.
 func (ts *Timers[K]) Pop(w int64) (t int64, group int, key K, ok bool) {
 	for {
-		if t, group, key, ok = ts.queue.pop(w); !ok {
+		if t, group, key, ok = ts.queue.Pop(w); !ok {
 			return t, group, key, false
 		}
 		ts.key = PaneKey[K]{key, t}

@@ -3,9 +3,9 @@ package state
 import (
 	"bytes"
 	"fmt"
-	"unsafe"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/timerqueue"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -61,7 +61,7 @@ func (ts *Timers[K]) far(key *PaneKey[K]) bool {
 // sweep implements pacer: entries before the first pending timer are dead.
 func (ts *Timers[K]) sweep() {
 	d := ts.disk
-	if t, enc, ok := ts.queue.first(); ok {
+	if t, enc, ok := ts.queue.First(); ok {
 		d.home.swept = append(timeKey(d.home.swept[:0], t), enc...)
 	} else if d.ahead {
 		d.home.swept = append(d.home.swept[:0], d.horizon...)
@@ -71,14 +71,14 @@ func (ts *Timers[K]) sweep() {
 // trim implements pacer: it lowers the horizon when the queue is too long.
 func (ts *Timers[K]) trim(limit int) int {
 	d := ts.disk
-	each := int(unsafe.Sizeof(timer[K]{}))
-	d.keep = max(limit/each, fewTimers)
-	if ts.queue.n > d.keep {
-		t, enc := ts.queue.cut(d.keep / 2)
+	d.keep = max(limit/timerqueue.Size[K](), fewTimers)
+	if n, _ := ts.queue.Len(); n > d.keep {
+		t, enc := ts.queue.Cut(d.keep / 2)
 		d.ahead, d.horizon = true, append(timeKey(d.horizon[:0], t), enc...)
 		ts.armed.evictAll()
 	}
-	return ts.queue.n * each
+	_, bytes := ts.queue.Len()
+	return bytes
 }
 
 // refill reads timers into an empty queue if any are due by w.
@@ -108,7 +108,7 @@ func (ts *Timers[K]) refill(w int64) bool {
 		if e == nil {
 			e = ts.armed.bring(group, &k, value)
 		}
-		ts.queue.add(k.Pane, group, e.Key.Key)
+		ts.queue.Add(k.Pane, group, e.Key.Key)
 		return true
 	})
 	return true

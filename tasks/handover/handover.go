@@ -3,6 +3,7 @@ package handover
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -14,9 +15,15 @@ import (
 type Handover struct {
 	cfg *runtime.Config
 
+	states  states
+	rebuild atomic.Bool // releases keep no state for their receivers
+
 	mu     sync.Mutex
 	movers map[*mover]bool
 }
+
+// moves reports whether the state of key groups moves between the tasks of this process.
+func (h *Handover) moves() bool { return !h.rebuild.Load() }
 
 // New returns the Handover of a job, nil if its protocol has none.
 func New(cfg *runtime.Config) runtime.Handover {

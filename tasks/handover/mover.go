@@ -32,6 +32,7 @@ type mover struct {
 	// What the marker that is being made says.
 	release *rescale.Release
 	left    bool
+	giving  release // the name of the release whose state is promised
 
 	sections envelope.Sections
 	marker   envelope.Marker
@@ -242,6 +243,10 @@ func (m *mover) Marker(to *envelope.Marker) {
 	}
 	if m.release != nil {
 		to.Released = envelope.Release{Plan: m.release.Plan, Groups: m.release.Groups}
+		if m.h.moves() {
+			m.giving = nameOf(to)
+			m.h.states.promise(m.giving, m.release.Plan)
+		}
 	}
 	to.Left = m.left
 }
@@ -249,6 +254,7 @@ func (m *mover) Marker(to *envelope.Marker) {
 // Close implements runtime.Mover.
 func (m *mover) Close() error {
 	m.h.leave(m)
+	m.h.states.keep(m.giving, nil)
 	return m.givers.close()
 }
 
@@ -287,7 +293,7 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 		r := m.releases[e.At]
 		delete(m.releases, e.At)
 		m.e.Reached(observe.RescaleTaking)
-		if err := m.e.Take(ctx, e.Groups, e.At, r.Snapshot > 0); err != nil {
+		if err := m.take(ctx, e, r); err != nil {
 			return fmt.Errorf("take over key groups %v of task %d: %w", e.Groups, e.From, err)
 		}
 		m.core.Arrived(e.Groups)
@@ -311,6 +317,19 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 	return fmt.Errorf("effect %d is not known", e.Do)
 }
 
+// take takes over the state of key groups by a release: from the giver, if it is a task of this
+// process, otherwise from the store and the change logs.
+func (m *mover) take(ctx context.Context, e *rescale.Effect, r *envelope.Marker) error {
+	state, err := m.h.states.take(ctx, m.e.Stopping(), nameOf(r), e.Groups)
+	switch {
+	case err != nil:
+		return err
+	case state != nil:
+		return m.e.Attach(state)
+	}
+	return m.e.Take(ctx, e.Groups, e.At, r.Snapshot > 0)
+}
+
 // give makes the commit that gives groups away, or with which the task leaves.
 func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
 	m.release, m.left = e.Release, e.Leave
@@ -319,9 +338,11 @@ func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
 		m.e.End(true)
 	}
 	m.e.Reached(observe.RescaleReleasing)
-	if err := m.e.Release(ctx, e.Release.Groups); err != nil {
-		return err
+	state, err := m.e.Release(ctx, e.Release.Groups)
+	if err != nil {
+		return err // Close tells the receivers that there is none
 	}
+	m.h.states.keep(m.giving, state)
 	m.e.Landed(func(sharedlog.LSN) { m.e.Reached(observe.RescaleReleased) })
 	return nil
 }

@@ -29,6 +29,14 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 		return nil, err
 	}
 	s := h.stage(r.Stage)
+	switch r.Mode {
+	case "":
+		r.Mode = rescale.ModeMove
+	case rescale.ModeMove, rescale.ModeRebuild:
+	default:
+		return nil, fmt.Errorf("there is no mode %q; the modes are %s and %s", r.Mode, rescale.ModeMove, rescale.ModeRebuild)
+	}
+	h.rebuild.Store(r.Mode == rescale.ModeRebuild)
 	c, err := h.claim(ctx)
 	if err != nil {
 		return nil, err
@@ -39,11 +47,14 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 		return nil, err
 	}
 	done := &rescale.Result{
-		Stage: r.Stage, From: have.Tasks, To: r.Tasks, Strategy: strategy, Batch: r.Batch,
+		Stage: r.Stage, From: have.Tasks, To: r.Tasks, Strategy: strategy, Batch: r.Batch, Mode: r.Mode,
 		KeyGroups: len(have.Owners), GroupsMoved: rescale.Moved(have.Owners, goal),
 	}
 	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: r.Batch})
 	done.Steps, err = c.run(ctx, j)
+	if err == nil && slices.Contains(c.ended, s) {
+		err = errors.New("the stage has ended: it cannot be rescaled")
+	}
 	done.SettledMS = float64(h.cfg.Clock().Sub(began)) / float64(time.Millisecond)
 	return done, err
 }
@@ -116,6 +127,7 @@ type controller struct {
 	log     sharedlog.Log
 	present *layout.Layout // as of the newest plan
 	steps   int
+	ended   []int    // stages whose goals were given up
 	entered [][2]int // stages and tasks that were started because a plan was to name them
 }
 
@@ -181,9 +193,7 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 		if err != nil {
 			return c.steps, err
 		}
-		if d.Ended {
-			return c.steps, errors.New(d.Waits)
-		}
+		c.ended = append(c.ended, d.Ended...)
 		wait := time.Minute
 		for s, tasks := range d.Start {
 			for _, task := range tasks {

@@ -56,8 +56,8 @@ type Decision struct {
 	// Waits says what for, if there is a goal and no plan; Idle: all goals are reached.
 	Waits string
 	Idle  bool
-	// Ended: the goal cannot be reached, because the stage has ended.
-	Ended bool
+	// Ended are the stages whose goals are given up, because they have ended.
+	Ended []int
 }
 
 // NewControl returns a Control for the stages with these names, as of the newest plan and its goals.
@@ -109,15 +109,23 @@ func (c *Control) Next(f *Facts) Decision {
 			goals[s], c.goals[s] = nil, nil
 			continue
 		}
-		d.Idle = false
-		for task := range p.Tasks {
-			if m := mark(f.Marks[s], task); m == nil || m.Ended {
-				d.Waits = fmt.Sprintf("task %s/%d has not started", c.names[s], task)
-				if m != nil {
-					d.Ended, d.Waits = true, fmt.Sprintf("stage %s has ended: it cannot be rescaled", c.names[s])
-				}
-				return d
+		marks := f.Marks[s][:min(p.Tasks, len(f.Marks[s]))]
+		if slices.ContainsFunc(marks, func(m *Marker) bool { return m != nil && m.Ended }) {
+			d.Ended = append(d.Ended, s)
+			goals[s], c.goals[s] = nil, nil
+			if c.noted[s] != nil { // as if it had been cancelled
+				d.Idle, changed = false, true
 			}
+			continue
+		}
+		d.Idle = false
+		task := slices.Index(marks, nil)
+		if task < 0 {
+			task = len(marks)
+		}
+		if task < p.Tasks {
+			d.Waits = fmt.Sprintf("task %s/%d has not started", c.names[s], task)
+			return d
 		}
 		for task := p.Tasks; task < steps[0].Tasks; task++ {
 			if !f.Runs(s, task) {

@@ -58,7 +58,34 @@ func TestControl(t *testing.T) {
 
 	c.Ask(0, goal)
 	f.Marks[0][0] = &Marker{LSN: 20, Position: 19, Owned: []int{0, 1, 3}, Plan: 3, Ended: true}
-	require.Equal(t, "stage keys has ended: it cannot be rescaled", c.Next(f).Waits)
+	d = c.Next(f)
+	require.Equal(t, []int{0}, d.Ended)
+	require.True(t, d.Idle)
+	require.Nil(t, c.Goal(0))
+}
+
+// The goal of a stage that has ended is given up, in the plan too, and does not keep another stage from
+// its own.
+func TestGoalOfAnEndedStage(t *testing.T) {
+	plans := []Plan{{Number: 2, LSN: 9, Tasks: 1, Owners: []int{0, 0}}, {Number: 2, LSN: 9, Tasks: 1, Owners: []int{0, 0}}}
+	goal := &Goal{Tasks: 2, Owners: []int{0, 1}}
+	f := &Facts{Marks: [][]*Marker{
+		{{LSN: 20, Position: 19, Owned: []int{0, 1}, Plan: 2, Ended: true}},
+		{{LSN: 21, Position: 19, Owned: []int{0, 1}, Plan: 2}},
+	}, Runs: func(int, int) bool { return true }}
+	c := NewControl([]string{"a", "b"}, plans, []*Goal{goal, goal})
+	d := c.Next(f)
+	require.Equal(t, []int{0}, d.Ended)
+	require.Empty(t, d.Plans[0].Moves)
+	require.Equal(t, 1, d.Plans[0].Tasks)
+	require.Len(t, d.Plans[1].Moves, 1)
+	require.Equal(t, []*Goal{nil, nil}, d.Goals)
+
+	// Without another goal the plan only says that there is none any more.
+	c = NewControl([]string{"a", "b"}, plans, []*Goal{goal, nil})
+	d = c.Next(f)
+	require.Len(t, d.Plans, 2)
+	require.Equal(t, []*Goal{nil, nil}, d.Goals)
 }
 
 // A group that ends with its giver keeps the step open until the receiver is behind the plan: it looks

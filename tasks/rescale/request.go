@@ -11,9 +11,19 @@ type Request struct {
 	Owners   []int
 	// Batch is how many key groups a task gives, or receives, in one step; 0: any number.
 	Batch int
+	// Mode says how a receiver gets the state of the groups: ModeMove (the default) or ModeRebuild.
+	Mode string
 	// ID says who asks, for reports.
 	ID string
 }
+
+// The modes.
+const (
+	// ModeMove: a receiver in the giver's process takes over what is in memory; others rebuild.
+	ModeMove = "move"
+	// ModeRebuild: receivers restore the groups from the checkpoint store and the change log.
+	ModeRebuild = "rebuild"
+)
 
 // Result says what a rescale has done.
 type Result struct {
@@ -22,6 +32,7 @@ type Result struct {
 	To       int    `json:"to"`
 	Strategy string `json:"strategy"`
 	Batch    int    `json:"batch"`
+	Mode     string `json:"mode"`
 	// KeyGroups is the number of groups of the stage, GroupsMoved how many of them have another
 	// owner, in Steps steps.
 	KeyGroups   int `json:"key_groups"`

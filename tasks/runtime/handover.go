@@ -197,26 +197,32 @@ func (e *Engine) Time() int64 { return e.t.promise.Time }
 // time is as far as its input, or Mover.Cap, allows.
 func (e *Engine) Clean() bool { return e.t.clean() }
 
-// Release makes a commit that gives key groups away, which the task owns no longer, and drops their
-// state. The change logs of the groups have the commit, too: what was appended before, and never
-// committed, is known to be void.
-func (e *Engine) Release(ctx context.Context, groups []int) error {
+// Release makes a commit that gives key groups away, which the task owns no longer, and detaches
+// their state, which it returns: those groups of which all is in memory. It is theirs as of the
+// commit, which may yet fail. The change logs of the groups have the commit, too: what was appended
+// before, and never committed, is known to be void.
+func (e *Engine) Release(ctx context.Context, groups []int) (exec.GroupState, error) {
 	t := e.t
 	t.out.released = groups
 	defer func() { t.out.released = nil }()
 	if err := e.Commit(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	for _, g := range groups {
-		for _, table := range t.tables {
-			table.Drop(g)
-		}
-	}
+	state := exec.Detach(t.tables, groups)
 	t.unfollow(groups)
 	if t.lead != nil && t.promise.Ended {
 		t.lead.Left(t.stage, t.index)
 	}
 	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
+	return state, nil
+}
+
+// Attach takes over the state of key groups that another task of this process has released.
+func (e *Engine) Attach(s exec.GroupState) error {
+	if err := exec.Attach(e.t.tables, s); err != nil {
+		return err
+	}
+	e.t.chain.Stand(exec.Bounds{Time: e.t.promise.Time})
 	return nil
 }
 

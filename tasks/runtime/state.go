@@ -54,7 +54,7 @@ func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog
 	for _, g := range t.snaps.had {
 		if !slices.Contains(t.owned, g) {
 			for _, table := range t.tables {
-				table.Drop(g)
+				table.Detach(g)
 			}
 		}
 	}

@@ -332,7 +332,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 			g := rapid.IntRange(0, groups-1).Draw(t, "group")
 			both(func(h half) {
 				for _, table := range h.Tables() {
-					table.Drop(g)
+					table.Detach(g)
 				}
 			})
 			for k := range state {

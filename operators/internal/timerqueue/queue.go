@@ -1,22 +1,24 @@
-package state
+package timerqueue
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
+	"unsafe"
 
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// timerQueue holds (time, key) pairs and returns them in that order, keys in the order of their
+// Queue holds (time, key) pairs and returns them in that order, keys in the order of their
 // encoding, whatever the order of insertion. Inserting a pair twice has no effect. It is derived
 // from state, never logged.
 //
 // Timers cluster: windows of all keys end together. So they are kept in buckets by time, unsorted,
 // with a heap of the times; a bucket is sorted when its time has come.
-type timerQueue[K comparable] struct {
+type Queue[K comparable] struct {
 	keys    serde.Serde[K]
 	buckets map[int64]*bucket[K]
 	heap    []int64 // a min-heap of the times that have a bucket
@@ -28,7 +30,13 @@ type timerQueue[K comparable] struct {
 	ranks   []ranked   // for sort
 	aside   []timer[K] // for sort
 	n       int        // timers; a pair that was added twice may count as two
-	free    []*bucket[K]
+	// A timer is void if its era is not its group's: the group has moved to another task since. of has
+	// how many timers of the group's era were added and not returned, at least; void bounds those that
+	// are in n and void.
+	eras []uint32
+	of   []int
+	void int
+	free []*bucket[K]
 	// The bucket that was added to last: most timers of a batch go to one bucket.
 	last     *bucket[K]
 	lastTime int64
@@ -38,18 +46,24 @@ type bucket[K comparable] struct{ timers []timer[K] }
 
 // timer is a pending key. prefix and enc are set when its bucket is sorted.
 type timer[K comparable] struct {
-	group  int
+	group  int32
+	era    uint32
 	key    K
 	prefix uint64
 	enc    []byte
 }
 
-func newTimerQueue[K comparable](keys serde.Serde[K]) *timerQueue[K] {
-	return &timerQueue[K]{keys: keys, buckets: map[int64]*bucket[K]{}}
+func New[K comparable](groups int, keys serde.Serde[K]) *Queue[K] {
+	return &Queue[K]{keys: keys, buckets: map[int64]*bucket[K]{}, eras: make([]uint32, groups), of: make([]int, groups)}
 }
 
-// add adds a timer. key must not alias items.
-func (q *timerQueue[K]) add(t int64, group int, key K) {
+// Add adds a timer. key must not alias items.
+func (q *Queue[K]) Add(t int64, group int, key K) {
+	q.of[group]++
+	q.put(t, timer[K]{group: int32(group), era: q.eras[group], key: key})
+}
+
+func (q *Queue[K]) put(t int64, x timer[K]) {
 	b := q.last
 	if b == nil || q.lastTime != t {
 		b = q.buckets[t]
@@ -64,12 +78,12 @@ func (q *timerQueue[K]) add(t int64, group int, key K) {
 		}
 		q.last, q.lastTime = b, t
 	}
-	b.timers = append(b.timers, timer[K]{group: group, key: key})
+	b.timers = append(b.timers, x)
 	q.n++
 }
 
-// peek returns the time of the first timer; ok is false if there is none.
-func (q *timerQueue[K]) peek() (t int64, ok bool) {
+// Peek returns the time of the first timer; ok is false if there is none.
+func (q *Queue[K]) Peek() (t int64, ok bool) {
 	switch {
 	case q.due != nil && (len(q.heap) == 0 || q.dueTime <= q.heap[0]):
 		return q.dueTime, true
@@ -79,28 +93,36 @@ func (q *timerQueue[K]) peek() (t int64, ok bool) {
 	return 0, false
 }
 
-// pop removes and returns the first timer if its time is ≤ w.
-func (q *timerQueue[K]) pop(w int64) (t int64, group int, key K, ok bool) {
-	t, ok = q.peek()
+// Pop removes and returns the first timer if its time is ≤ w. ok is false also if all timers of the
+// First time were void.
+func (q *Queue[K]) Pop(w int64) (t int64, group int, key K, ok bool) {
+	t, ok = q.Peek()
 	if !ok || t > w {
 		return t, 0, key, false
 	}
 	if q.due == nil || len(q.heap) > 0 && q.heap[0] <= q.dueTime {
 		q.activate(t)
 	}
-	x := &q.due.timers[q.pos]
-	t, group, key = q.dueTime, x.group, x.key
-	q.pos++
-	q.n--
+	t = q.dueTime
+	for ok = false; !ok && q.pos < len(q.due.timers); q.pos++ {
+		x := &q.due.timers[q.pos]
+		q.n--
+		if ok = x.era == q.eras[x.group]; !ok {
+			q.void--
+			continue
+		}
+		group, key = int(x.group), x.key
+		q.of[group]--
+	}
 	if q.pos == len(q.due.timers) {
 		q.recycle()
 	}
-	return t, group, key, true
+	return t, group, key, ok
 }
 
 // activate makes the bucket of the first time the one being emptied. If another one was being
 // emptied (an earlier or equal timer was added meanwhile), its rest goes back, or into this one.
-func (q *timerQueue[K]) activate(t int64) {
+func (q *Queue[K]) activate(t int64) {
 	rest, restTime := q.due, q.dueTime
 	b := q.buckets[t]
 	delete(q.buckets, t)
@@ -121,15 +143,15 @@ func (q *timerQueue[K]) activate(t int64) {
 }
 
 // addAll adds timers again that were in the queue before.
-func (q *timerQueue[K]) addAll(t int64, timers []timer[K]) {
+func (q *Queue[K]) addAll(t int64, timers []timer[K]) {
 	q.n -= len(timers)
 	for i := range timers {
-		q.add(t, timers[i].group, timers[i].key)
+		q.put(t, timers[i])
 	}
 }
 
 // sort sorts a bucket by key. It invalidates all other encodings.
-func (q *timerQueue[K]) sort(b *bucket[K]) {
+func (q *Queue[K]) sort(b *bucket[K]) {
 	q.arena = q.arena[:0]
 	for i := range b.timers {
 		q.arena = q.keys.Append(q.arena, &b.timers[i].key)
@@ -145,7 +167,7 @@ func (q *timerQueue[K]) sort(b *bucket[K]) {
 	}
 	q.order(b)
 	q.n -= len(b.timers)
-	b.timers = slices.CompactFunc(b.timers, func(x, y timer[K]) bool { return x.key == y.key && x.group == y.group })
+	b.timers = slices.CompactFunc(b.timers, func(x, y timer[K]) bool { return x.key == y.key && x.group == y.group && x.era == y.era })
 	q.n += len(b.timers)
 }
 
@@ -159,7 +181,7 @@ type ranked struct {
 // their keys are mostly numbers, so it is a radix sort by those bytes of the prefixes that differ,
 // the last first, followed by comparisons for equal prefixes. It sorts ranks, so that a timer is
 // moved once.
-func (q *timerQueue[K]) order(b *bucket[K]) {
+func (q *Queue[K]) order(b *bucket[K]) {
 	var differ uint64
 	for i := range b.timers {
 		differ |= b.timers[i].prefix ^ b.timers[0].prefix
@@ -225,7 +247,7 @@ func compareTimers[K comparable](x, y timer[K]) int {
 	if c := bytes.Compare(x.enc, y.enc); c != 0 {
 		return c
 	}
-	return x.group - y.group
+	return cmp.Or(cmp.Compare(x.group, y.group), cmp.Compare(x.era, y.era))
 }
 
 // keyPrefix returns the first eight bytes as a number that sorts like them.
@@ -238,22 +260,37 @@ func keyPrefix(b []byte) uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-func (q *timerQueue[K]) recycle() {
+func (q *Queue[K]) recycle() {
 	clear(q.due.timers)
 	q.due.timers = q.due.timers[:0]
 	q.free = append(q.free, q.due)
 	q.due, q.pos = nil, 0
 }
 
-// dropGroup removes the timers of a key group that has moved away.
-func (q *timerQueue[K]) dropGroup(group int) {
+// DropGroup makes the timers of a key group that moves away void. They are removed when they are
+// more than half of all.
+func (q *Queue[K]) DropGroup(group int) {
+	q.eras[group]++
+	q.void += q.of[group]
+	q.of[group] = 0
+	if q.void > q.n/2 {
+		q.purge()
+	}
+}
+
+// purge removes the void timers.
+func (q *Queue[K]) purge() {
 	if q.due != nil {
 		q.putBack()
 	}
+	q.n, q.void = 0, 0
+	clear(q.of)
 	for t, b := range q.buckets {
-		q.n -= len(b.timers)
-		b.timers = slices.DeleteFunc(b.timers, func(x timer[K]) bool { return x.group == group })
+		b.timers = slices.DeleteFunc(b.timers, func(x timer[K]) bool { return x.era != q.eras[x.group] })
 		q.n += len(b.timers)
+		for i := range b.timers {
+			q.of[b.timers[i].group]++
+		}
 		if len(b.timers) == 0 {
 			delete(q.buckets, t)
 		}
@@ -261,15 +298,21 @@ func (q *timerQueue[K]) dropGroup(group int) {
 	q.times()
 }
 
+// Len returns the number of timers in memory, void ones included, and their size in bytes.
+func (q *Queue[K]) Len() (n, bytes int) { return q.n, q.n * Size[K]() }
+
+// Size returns the size of a timer in bytes.
+func Size[K comparable]() int { return int(unsafe.Sizeof(timer[K]{})) }
+
 // putBack turns the rest of the bucket being emptied into an ordinary bucket.
-func (q *timerQueue[K]) putBack() {
+func (q *Queue[K]) putBack() {
 	left, t := slices.Clone(q.due.timers[q.pos:]), q.dueTime
 	q.recycle()
 	q.addAll(t, left)
 }
 
 // times rebuilds the heap as a sorted slice, which is a heap.
-func (q *timerQueue[K]) times() {
+func (q *Queue[K]) times() {
 	q.last = nil
 	q.heap = q.heap[:0]
 	for t := range q.buckets {
@@ -278,18 +321,18 @@ func (q *timerQueue[K]) times() {
 	slices.Sort(q.heap)
 }
 
-// first returns a lower bound for the first timer: its time and, if that is known without
+// First returns a lower bound for the first timer: its time and, if that is known without
 // searching, its encoded key.
-func (q *timerQueue[K]) first() (t int64, enc []byte, ok bool) {
-	if t, ok = q.peek(); ok && q.due != nil && (len(q.heap) == 0 || t < q.heap[0]) {
+func (q *Queue[K]) First() (t int64, enc []byte, ok bool) {
+	if t, ok = q.Peek(); ok && q.due != nil && (len(q.heap) == 0 || t < q.heap[0]) {
 		enc = q.due.timers[q.pos].enc
 	}
 	return t, enc, ok
 }
 
-// cut removes all timers but the first few, which must be fewer than all, and returns the first
+// Cut removes all timers but the first few, which must be fewer than all, and returns the first
 // that it has removed. enc is valid until the next call.
-func (q *timerQueue[K]) cut(few int) (t int64, enc []byte) {
+func (q *Queue[K]) Cut(few int) (t int64, enc []byte) {
 	if q.due != nil {
 		q.putBack()
 	}
@@ -321,7 +364,7 @@ func (q *timerQueue[K]) cut(few int) (t int64, enc []byte) {
 	return t, enc
 }
 
-func (q *timerQueue[K]) push(t int64) {
+func (q *Queue[K]) push(t int64) {
 	q.heap = append(q.heap, t)
 	i := len(q.heap) - 1
 	for i > 0 {
@@ -334,7 +377,7 @@ func (q *timerQueue[K]) push(t int64) {
 	}
 }
 
-func (q *timerQueue[K]) popHeap() {
+func (q *Queue[K]) popHeap() {
 	n := len(q.heap) - 1
 	q.heap[0] = q.heap[n]
 	q.heap = q.heap[:n]

@@ -1,4 +1,4 @@
-package state
+package timerqueue
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -35,11 +36,11 @@ func checkTimers[K comparable](t *testing.T, r *rand.Rand, n int, keys serde.Ser
 		group int
 		key   K
 	}
-	q := newTimerQueue(keys)
+	q := New(4, keys)
 	var want, got []pair
 	for range n {
 		p := pair{int64(r.IntN(3)), r.IntN(4), key()}
-		q.add(p.t, p.group, p.key)
+		q.Add(p.t, p.group, p.key)
 		want = append(want, p)
 	}
 	slices.SortFunc(want, func(x, y pair) int {
@@ -55,7 +56,7 @@ func checkTimers[K comparable](t *testing.T, r *rand.Rand, n int, keys serde.Ser
 	})
 	want = slices.Compact(want)
 	for {
-		at, group, key, ok := q.pop(1 << 40)
+		at, group, key, ok := q.Pop(1 << 40)
 		if !ok {
 			break
 		}
@@ -65,16 +66,71 @@ func checkTimers[K comparable](t *testing.T, r *rand.Rand, n int, keys serde.Ser
 	require.Zero(t, q.n)
 }
 
+// The timers of a group that has moved away do not fire, those of its next stay do, and they take no
+// room for ever.
+func TestTimersOfAGroupThatMoves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const groups = 3
+		type pair struct {
+			t   int64
+			key int64
+			g   int
+		}
+		q := New(groups, serde.Int64)
+		want := map[pair]bool{}
+		now := int64(0)
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			g := rapid.IntRange(0, groups-1).Draw(t, "group")
+			switch rapid.IntRange(0, 19).Draw(t, "do") {
+			case 0:
+				q.DropGroup(g)
+				for p := range want {
+					if p.g == g {
+						delete(want, p)
+					}
+				}
+				require.LessOrEqual(t, q.void, q.n/2)
+			case 1, 2:
+				now += 2
+				var due []pair
+				for {
+					if at, ok := q.Peek(); !ok || at > now {
+						break
+					}
+					if at, g, key, ok := q.Pop(now); ok {
+						due = append(due, pair{at, key, g})
+					}
+				}
+				require.True(t, slices.IsSortedFunc(due, func(a, b pair) int { return int(a.t - b.t) }))
+				for _, p := range due {
+					require.True(t, want[p], "%+v", p)
+					delete(want, p)
+				}
+				for p := range want {
+					require.Greater(t, p.t, now)
+				}
+			default:
+				p := pair{now + 1 + rapid.Int64Range(0, 5).Draw(t, "in"), rapid.Int64Range(0, 5).Draw(t, "key"), g}
+				if !want[p] {
+					q.Add(p.t, p.g, p.key)
+					want[p] = true
+				}
+			}
+		}
+		require.Equal(t, len(want), q.n-q.void)
+	})
+}
+
 func BenchmarkTimers(b *testing.B) {
 	for _, n := range []int{100, 10_000, 200_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(1, 2))
-			q := newTimerQueue(serde.Int64)
+			q := New(64, serde.Int64)
 			for b.Loop() {
 				for range n {
-					q.add(7, r.IntN(64), 1000+r.Int64N(int64(n)*4))
+					q.Add(7, r.IntN(64), 1000+r.Int64N(int64(n)*4))
 				}
-				for _, _, _, ok := q.pop(7); ok; _, _, _, ok = q.pop(7) {
+				for _, _, _, ok := q.Pop(7); ok; _, _, _, ok = q.Pop(7) {
 					continue
 				}
 			}

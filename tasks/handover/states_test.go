@@ -1,0 +1,85 @@
+package handover
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/runtime"
+)
+
+// A receiver takes the state of a release from its giver's process, waits for it if the release is in
+// the log first, and has none of another instance's release with the same number.
+func TestStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s states
+		never := make(chan struct{})
+		name := nameOf(&envelope.Marker{Stage: 1, Task: 2, Nonce: 77, Commit: 9})
+		take := func(name release, groups ...int) exec.GroupState {
+			state, err := s.take(t.Context(), never, name, groups)
+			require.NoError(t, err)
+			return state
+		}
+		require.Nil(t, take(name, 1))
+
+		s.promise(name, 2)
+		zombie := nameOf(&envelope.Marker{Stage: 1, Task: 2, Nonce: 76, Commit: 9})
+		s.promise(zombie, 2)
+		s.keep(zombie, exec.GroupState{1: {"void"}})
+		got := make(chan exec.GroupState)
+		go func() { got <- take(name, 1) }()
+		synctest.Wait()
+		s.keep(name, exec.GroupState{1: {"one"}, 2: {"two"}, 3: {"three"}})
+		require.Equal(t, exec.GroupState{1: {"one"}}, <-got)
+		require.Nil(t, take(name, 1), "it is taken once")
+		require.Nil(t, take(name, 2, 4), "not all of it is there")
+		require.Equal(t, exec.GroupState{2: {"two"}, 3: {"three"}}, take(name, 2, 3))
+		require.NotContains(t, s.all, name)
+
+		// The commit of the release has failed.
+		s.promise(name, 2)
+		go func() { got <- take(name, 1) }()
+		synctest.Wait()
+		s.keep(name, nil)
+		require.Nil(t, <-got)
+		s.keep(name, nil)
+
+		// The task of the receiver is stopped, or killed, while it waits.
+		s.promise(name, 2)
+		stop := make(chan struct{})
+		close(stop)
+		_, err := s.take(t.Context(), stop, name, []int{1})
+		require.ErrorIs(t, err, runtime.ErrStopped)
+		killed, kill := context.WithCancel(t.Context())
+		kill()
+		_, err = s.take(killed, never, name, []int{1})
+		require.ErrorIs(t, err, context.Canceled)
+		s.keep(name, nil)
+	})
+}
+
+// What no receiver takes is kept until the next step, and for a minute at most.
+func TestStatesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s states
+		name := release{1, 2, 3, 4}
+		s.promise(name, 2)
+		s.keep(name, exec.GroupState{1: {"one"}})
+		s.promise(release{1, 1, 3, 4}, 2)
+		require.Len(t, s.all, 2)
+		s.promise(release{1, 3, 3, 4}, 3)
+		require.NotContains(t, s.all, name)
+		require.Len(t, s.all, 2, "the one that is not there yet stays")
+
+		s.promise(name, 3)
+		s.keep(name, exec.GroupState{1: {"one"}})
+		time.Sleep(keepFor)
+		synctest.Wait()
+		require.NotContains(t, s.all, name)
+	})
+}
