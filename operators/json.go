@@ -18,12 +18,7 @@ import (
 // Between stages the items are JSON, too, which is slow: FromSource takes any serde.
 func FromJSON[T any](j *Job, name, pattern string, time func(v *T) int64, opts ...file.Option) Stream[T] {
 	src, err := file.JSON(pattern, time, opts...)
-	if err != nil {
-		j.claim("source", name)
-		j.errorf("source %q: %w", name, err)
-		return Stream[T]{newNode(j, j.newStage(name), serde.JSON[T]())}
-	}
-	return FromSource(j, name, src, serde.JSON[T]())
+	return fromFiles(j, name, src, err, serde.JSON[T]())
 }
 
 // ToJSON ends a flow in a file of JSON Lines: each item is a line, encoded as encoding/json does. The

@@ -305,7 +305,7 @@ var table = []row{
 		why: "the manager's process uses the log's contract and the workers' messages",
 	},
 	{
-		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators/exec", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
+		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators", "operators/exec", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
 		why: "a program of a job: it parses flags and wires log, stores and job; a job without it links none of that",
 	},
 	{

@@ -4,7 +4,7 @@
 //		os.Exit(app.Main(app.Job[args]{Name: "words", Flags: flags, Build: plan}))
 //	}
 //
-// The program has commands:
+// Run is shorter, for a job without arguments. The program has commands:
 //
 //	run        run the job to its end in this process, on an embedded log or a cluster's
 //	worker     run the tasks that the cluster's task manager assigns to this process
@@ -35,6 +35,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/settings"
@@ -58,6 +59,22 @@ type Job[A any] struct {
 
 // Main runs the program's command line and returns its exit code.
 func Main[A any](j Job[A]) int { return cli.Run(j.Command(), j.Name) }
+
+// Run is Main for a job without arguments. build adds the job's sources, operators and sinks; what is
+// wrong with them is reported before anything runs.
+//
+//	os.Exit(app.Run("copy", func(job *operators.Job) {
+//		operators.ToJSON(operators.FromText(job, "lines", "README.md"), "rows", "-")
+//	}))
+func Run(name string, build func(job *operators.Job)) int { return Main(simple(name, build)) }
+
+func simple(name string, build func(job *operators.Job)) Job[struct{}] {
+	return Job[struct{}]{Name: name, Build: func(struct{}) (*exec.Plan, error) {
+		job := operators.NewJob(name)
+		build(job)
+		return job.Plan()
+	}}
+}
 
 // Command returns the program's root command, for programs that add commands of their own.
 func (j Job[A]) Command() *cobra.Command {

@@ -202,3 +202,29 @@ func TestSavepoint(t *testing.T) {
 	require.NoError(t, errors.Join(err, f.Close()))
 	run([]string{"a=1", "a=2", "b=1"}, "--job", "other", "--from", "half", "--savepoint", "whole")
 }
+
+// A job without arguments is a program with the same commands. Mistakes in the job are errors of all of
+// them.
+func TestJobWithoutArguments(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	require.NoError(t, os.WriteFile(in, []byte("a\nbb\ncc\n"), 0o644))
+	call := func(pattern string, line ...string) error {
+		cmd := simple("lengths", func(job *operators.Job) {
+			lines := operators.FromText(job, "lines", pattern)
+			byLength := operators.KeyBy(lines, "by-length", serde.Int64, func(s *string) int64 { return int64(len(*s)) })
+			operators.ToJSON(operators.Count(byLength), "counts", out)
+		}).Command()
+		cmd.SetOut(new(bytes.Buffer))
+		cmd.SetArgs(line)
+		return cmd.ExecuteContext(t.Context())
+	}
+	require.NoError(t, call(in, "run", "--quiet"))
+	rows, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Contains(t, string(rows), `{"Key":1,"Value":1,"Deleted":false}`+"\n")
+	require.Contains(t, string(rows), `{"Key":2,"Value":2,"Deleted":false}`+"\n")
+	for _, command := range []string{"run", "plan"} {
+		require.ErrorContains(t, call(filepath.Join(dir, "none"), command), `source "lines"`)
+	}
+}
