@@ -5,8 +5,8 @@ import (
 	"tailrace.dev/tailrace/operators/internal/process"
 )
 
-// Side is a side output of a process function: a stream of results of a type of their own,
-// under the keys of the function's input. Make one with NewSide, emit with SideOutput in
+// Side is a side output of a process function: a stream of results of another type, under
+// the keys of the function's input. Make one with NewSide, emit with SideOutput in
 // the function's setup, and take the stream with SideStream.
 //
 //	alerts := operators.NewSide[alert]("alerts")

@@ -110,8 +110,8 @@ func (ws *writers) check(l sharedlog.Log) {
 }
 
 // A node comes back without its disk: its replicas of open shards are useless, and those shards are
-// replaced. Then another node is lost permanently: with two of three nodes running writers continue
-// (finding F5: those of the third node's shard waited forever).
+// replaced. Then another node is lost permanently: with two of three nodes running, the writers
+// continue, also those of the third node's shard.
 func TestStaleReplicasDoNotCount(t *testing.T) {
 	t.Parallel()
 	c := newLocal(t, 3, 3)

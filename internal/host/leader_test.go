@@ -15,7 +15,7 @@ import (
 
 // Storage nodes and clients follow the metalog at the leader, which sends it first, also at the
 // next leader. A cut then reaches them after one message and one write.
-func TestEverybodyFollowsTheLeader(t *testing.T) {
+func TestAllFollowTheLeader(t *testing.T) {
 	c := newLocal(t, 3, 3)
 	l := c.open(t)
 	defer l.Close()

@@ -17,7 +17,7 @@ import (
 )
 
 // The disk of one node of three hangs: writers with their home elsewhere continue, because a
-// majority of those shards' replicas works without it. When the disk works again everybody
+// majority of those shards' replicas works without it. When the disk works again every node
 // continues, and nothing is lost or duplicated.
 func TestSlowDisk(t *testing.T) {
 	c := newLocal(t, 1, 3)

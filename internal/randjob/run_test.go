@@ -99,7 +99,7 @@ type run struct {
 const (
 	holdLimit  = 3 * time.Second
 	stuckLimit = 20 * time.Second
-	// resumeAfter is enough for partitions to tell everybody that they are idle no more.
+	// resumeAfter is enough for partitions to tell all consumers that they are idle no more.
 	resumeAfter = 500 * time.Millisecond
 )
 

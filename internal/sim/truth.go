@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/storage"
 )
 
-// truth holds what was shown to anybody, and checks that it never changes.
+// truth holds what was shown to any reader, and checks that it never changes.
 type truth struct {
 	w        *World
 	entries  []string // of the metalog, by index

@@ -349,8 +349,8 @@ func TestOneIsLateAtTheBeginning(t *testing.T) {
 }
 
 // A sequencer that has lost its directory does not vote again under its number, whatever flags it
-// is started with, and whichever other sequencers are up (finding F10: 1 and 2 have acknowledged an
-// entry, 1 is down, 2 comes back empty; 2 and 3 would be a majority without the entry).
+// is started with, and whichever other sequencers are up. 1 and 2 have acknowledged an entry, 1 is
+// down, and 2 comes back empty: 2 and 3 would be a majority without the entry.
 func TestAWipedSequencerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)

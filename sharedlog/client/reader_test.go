@@ -301,8 +301,8 @@ func (w *world) rest(followers []*follower) {
 }
 
 // A full replica of a sealed shard claims nothing about open shards: the number of shards that it
-// knew then proves nothing about what lies below another shard's frontier (finding F1). The shard
-// that was opened meanwhile must hold the reader back.
+// knew then proves nothing about what lies below another shard's frontier (L2). The shard that was
+// opened meanwhile must hold the reader back.
 func TestSealedShardProvesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.open()

@@ -25,7 +25,7 @@ func lossy(t *testing.T) *world {
 	return w
 }
 
-// tell sends the whole metalog to everybody, and lets nodes send what they hold.
+// tell sends the whole metalog to all clients and nodes, and lets nodes send what they hold.
 func (w *world) tell() {
 	w.follow(w.followed, uint64(len(w.metalog)), false)
 	for range 5 {

@@ -25,7 +25,7 @@ func TestStandbys(t *testing.T) {
 		require.NotEqual(t, all[0], all[1])
 		shuffled := slices.Clone(workers)
 		slices.Reverse(shuffled)
-		require.Equal(t, all, Standbys(j, k, "n0", shuffled), "everybody must find the same")
+		require.Equal(t, all, Standbys(j, k, "n0", shuffled), "each worker must find the same")
 		for _, n := range all {
 			chosen[n]++
 		}

@@ -303,9 +303,10 @@ func (t *Task) Holds() bool { return len(t.due) > 0 || t.leaving }
 // input and appends nothing (a producer that is not registered does not hold event time).
 func (t *Task) Silent() bool { return t.entry != nil }
 
-// Cap returns what a task may promise when its input allows to promise time and idle. While a group
-// is pending, event time does not pass the watermark of P (rule cap); while one is missing, it does
-// not reach the group's first timer (rule timers). A task that is behind its input is not idle.
+// Cap returns the event time that the task may promise, and whether it may say that it is idle; time
+// and idle are what its input allows. While a group is pending, event time does not pass the watermark
+// of P (rule cap); while one is missing, it does not reach the group's first timer (rule timers). A
+// task whose event time is behind its input's is not idle.
 func (t *Task) Cap(time int64, idle bool) (int64, bool) {
 	if t.waiting == 0 {
 		return time, idle

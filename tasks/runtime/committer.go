@@ -43,7 +43,7 @@ type Committer interface {
 
 	// Flush appends outputs, or changes, of a commit before its marker.
 	Flush(ctx context.Context, commit uint64, records []sharedlog.Record) error
-	// Needed reports whether anybody needs the commit that is due.
+	// Needed reports whether the job needs the commit that is due.
 	Needed() bool
 	// Changes returns the state changes since the last commit, as far as they are logged.
 	Changes(ctx context.Context) ([]sharedlog.Record, error)

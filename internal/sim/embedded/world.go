@@ -227,7 +227,7 @@ func (w *World) end(end End, h *fakedisk.Handle, log *embedded.Log) {
 	})
 	h.Kill()
 	_ = log.Close() // the process is dead; the error does not matter
-	if !w.forgot {  // it ended with an open log and before anybody could look
+	if !w.forgot {  // it ended with an open log and before a process could look
 		least = w.least
 	}
 	w.cut(end, least)

@@ -7,8 +7,8 @@ import (
 )
 
 // Promises 1, 5 and 7: a reader is shown, in order, every record of its tags between its start and
-// its frontier; if it cannot be shown one, it gets an error. So every reader has seen all that
-// anybody has seen, or was told of, below its frontier.
+// its frontier; if it cannot be shown one, it gets an error. So below its frontier every
+// reader has seen all records that another reader, or a client, has learned of.
 func checkContiguous(t *truth) {
 	all := t.sorted()
 	for _, r := range t.readings {
