@@ -273,6 +273,10 @@ var table = []row{
 		why: "a task writes its status and others read it: it must not know tasks",
 	},
 	{
+		path: "tasks/fencing", clockless: true, may: []string{"sharedlog"},
+		why: "it sets a number in the log's metadata, whatever has the number",
+	},
+	{
 		path: "tasks/lead", may: []string{"sharedlog", "tasks/layout"},
 		why: "it counts bytes between producers and consumers; tasks tell it where they are",
 	},

@@ -1,4 +1,4 @@
-package runtime
+package fencing
 
 import (
 	"context"
@@ -20,11 +20,11 @@ func TestTakeOver(t *testing.T) {
 			return
 		}
 		raced = true
-		number, _, _, err := takeOver(t.Context(), log, "k", 4)
+		number, _, _, err := TakeOver(t.Context(), log, "k", 4)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, number)
 	}}
-	number, condition, place, err := takeOver(t.Context(), slow, "k", 5)
+	number, condition, place, err := TakeOver(t.Context(), slow, "k", 5)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number)
 	now, err := log.Get(t.Context(), "k")
@@ -32,7 +32,7 @@ func TestTakeOver(t *testing.T) {
 	require.Equal(t, now.Value, condition.Value)
 	require.Equal(t, now.Place, place)
 
-	number, condition, place, err = takeOver(t.Context(), deaf{log, true}, "k", 6)
+	number, condition, place, err = TakeOver(t.Context(), deaf{log, true}, "k", 6)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, number)
 	now, err = log.Get(t.Context(), "k")
