@@ -88,8 +88,8 @@ no latency at emit and no cost, which the workers' processes bear.`,
 			if err := e.Generator.Validate(); err != nil {
 				return &usageError{Err: err}
 			}
-			if submit && len(e.Rescales) > 0 {
-				return errSubmittedRescale
+			if submit && e.rescales() {
+				return e.errSubmittedRescale()
 			}
 			if many.wanted() {
 				return many.run(cmd.Context(), cmd, e.json, e.quiet)
@@ -117,6 +117,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	f.DurationVar(&s.Duration, "duration", 10*time.Second, "how long to measure")
 	f.DurationVar(&s.Warmup, "warmup", 3*time.Second, "how long to run before")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
+	f.Var((*surge)(&e.Generator.Surge), "surge", "events come at another rate for a while: WHEN:LONG=RATE, as in 20s:30s=60000; WHEN is the time since the start, the warm-up counts")
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay (with --submit: kill the worker that runs it, a process of this host)")
 	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
@@ -143,7 +144,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 	defer func() { err = errors.Join(err, closeLog()) }()
 	s.Checkpoints, s.State = e.Checkpoints, e.State
 	line, show := e.status()
-	s.OnRescale = e.sayRescale(line)
+	s.OnRescale, s.OnAutoscale = e.sayRescale(line), e.sayAutoscale(line)
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,10 +11,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
-var errSubmittedRescale = usagef("--rescale: the job must run in this process, and workers run it with --submit; leave out one of the two")
+// errSubmittedRescale refuses --rescale and --auto for a job of workers.
+func (e *engine) errSubmittedRescale() error {
+	return usagef("%s: the job must run in this process, and workers run it with --submit; leave out one of the two", e.rescaleFlags())
+}
 
 // rescaleFlag adds --rescale.
 func (e *engine) rescaleFlag(f *pflag.FlagSet) {
@@ -26,13 +32,27 @@ protocols txn, aligned, aligned-early and unsafe`)
 	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, `how a task gets the state of key groups that come to it: move (it takes over what the other task has in memory)
 or rebuild (it restores them from the checkpoint store and the log, as after a crash)`)
 	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
+	f.Var((*autos)(&e.Autoscales), "auto", `keep the number of tasks of a stage between two bounds, as its load demands: STAGE=MIN..MAX, as in counts=2..8.
+STAGE may be left out (2..8), as in --rescale. The bounds are kept with the job (--data): run again without --auto it
+scales on, until STAGE=off. What is impossible is what is for --rescale`)
 }
 
-// checkRescales refuses what --rescale asks for if it is impossible. The other flags must have been
+// rescales reports whether stages are to be rescaled.
+func (e *engine) rescales() bool { return len(e.Rescales)+len(e.Autoscales) > 0 }
+
+// rescaleFlags returns the flag that asks for it.
+func (e *engine) rescaleFlags() string {
+	if len(e.Rescales) > 0 {
+		return "--rescale"
+	}
+	return "--auto"
+}
+
+// checkRescales refuses what --rescale and --auto ask for if it is impossible. The other flags must have been
 // checked.
 func (e *engine) checkRescales() error {
-	if len(e.Rescales) > 0 && e.state == "pebble" {
-		return usagef("--rescale: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start")
+	if e.rescales() && e.state == "pebble" {
+		return usagef("%s: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start", e.rescaleFlags())
 	}
 	if e.rescaleMode != rescale.ModeMove && e.rescaleMode != rescale.ModeRebuild {
 		return usagef("--rescale-mode: %q is neither %s nor %s", e.rescaleMode, rescale.ModeMove, rescale.ModeRebuild)
@@ -46,6 +66,9 @@ func (e *engine) checkRescales() error {
 	if err := e.CheckRescales(); err != nil {
 		return usagef("--rescale: %w", err)
 	}
+	if err := e.CheckAutoscales(); err != nil {
+		return usagef("--auto: %w", err)
+	}
 	return nil
 }
 
@@ -56,6 +79,112 @@ func (e *engine) sayRescale(line *status) func(*driver.Rescaled) {
 	}
 	return func(r *driver.Rescaled) { line.say(r.String() + "\n") }
 }
+
+// sayAutoscale returns what shows a line for each rescale of --auto.
+func (e *engine) sayAutoscale(line *status) func(string) {
+	if e.quiet {
+		return nil
+	}
+	return func(text string) { line.say(text + "\n") }
+}
+
+// autos is the value of --auto.
+type autos []tasks.Autoscale
+
+// Set implements pflag.Value. A flag that is given again adds to the list.
+func (a *autos) Set(text string) error {
+	list := *a
+	for _, part := range strings.Split(text, ",") {
+		one, err := parseAuto(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%q: %w", part, err)
+		}
+		if slices.ContainsFunc(list, func(other tasks.Autoscale) bool { return other.Stage == one.Stage }) {
+			return fmt.Errorf("%q: the stage is named before", part)
+		}
+		list = append(list, one)
+	}
+	*a = list
+	return nil
+}
+
+// parseAuto parses STAGE=MIN..MAX, MIN..MAX, STAGE=off and off.
+func parseAuto(text string) (a tasks.Autoscale, err error) {
+	bounds := text
+	if stage, after, ok := strings.Cut(text, "="); ok {
+		if a.Stage, bounds = stage, after; stage == "" {
+			return a, fmt.Errorf("no stage before the =; write %s for the stage with the most key groups", bounds)
+		}
+	}
+	if bounds == "off" {
+		return a, nil
+	}
+	low, high, ok := strings.Cut(bounds, "..")
+	a.Min, err = strconv.Atoi(low)
+	if err == nil {
+		a.Max, err = strconv.Atoi(high)
+	}
+	if err != nil || !ok || a.Min < 1 || a.Max < a.Min {
+		return a, errors.New("write the least and the largest number of tasks, as in 2..8, or off")
+	}
+	return a, nil
+}
+
+// String implements pflag.Value.
+func (a *autos) String() string {
+	var all []string
+	for _, one := range *a {
+		text := fmt.Sprintf("%d..%d", one.Min, one.Max)
+		if one.Off() {
+			text = "off"
+		}
+		if one.Stage != "" {
+			text = one.Stage + "=" + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ",")
+}
+
+// Type implements pflag.Value.
+func (*autos) Type() string { return "list" }
+
+// surge is the value of --surge.
+type surge generator.Surge
+
+// Set implements pflag.Value.
+func (s *surge) Set(text string) error {
+	wrong := errors.New("write WHEN:LONG=RATE, as in 20s:30s=60000")
+	left, rate, ok := strings.Cut(text, "=")
+	at, long, ok2 := strings.Cut(left, ":")
+	if !ok || !ok2 {
+		return wrong
+	}
+	var err error
+	var read surge
+	if read.At, err = time.ParseDuration(at); err != nil {
+		return wrong
+	}
+	if read.For, err = time.ParseDuration(long); err != nil || read.For < time.Millisecond {
+		return wrong
+	}
+	if read.Rate, err = strconv.ParseInt(rate, 10, 64); err != nil {
+		return wrong
+	}
+	*s = read
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *surge) String() string {
+	if s.For == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%v:%v=%d", s.At, s.For, s.Rate)
+}
+
+// Type implements pflag.Value.
+func (*surge) Type() string { return "surge" }
 
 // rescales is the value of --rescale.
 type rescales []driver.Rescale

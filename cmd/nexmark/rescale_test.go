@@ -23,6 +23,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/oracle"
 	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
@@ -154,6 +155,84 @@ func runRescaled(t *testing.T, s driver.Settings) []driver.Rescaled {
 	return sum.Rescaled
 }
 
+func TestParseAuto(t *testing.T) {
+	var a autos
+	require.NoError(t, a.Set("counts=2..8, best=1..1"))
+	require.NoError(t, a.Set("3..4"))
+	require.NoError(t, a.Set("keys=off"))
+	require.Equal(t, autos{{Stage: "counts", Min: 2, Max: 8}, {Stage: "best", Min: 1, Max: 1}, {Min: 3, Max: 4}, {Stage: "keys"}}, a)
+	var again autos
+	require.NoError(t, again.Set(a.String()), "as a measurement of several trials passes it on")
+	require.Equal(t, a, again)
+	const write = "write the least and the largest number of tasks, as in 2..8, or off"
+	for text, want := range map[string]string{
+		"":                `"": ` + write,
+		"counts=4":        `"counts=4": ` + write,
+		"counts=0..4":     `"counts=0..4": ` + write,
+		"counts=4..2":     `"counts=4..2": ` + write,
+		"counts=1..x":     `"counts=1..x": ` + write,
+		"=1..2":           `"=1..2": no stage before the =; write 1..2 for the stage with the most key groups`,
+		"a=1..2,a=off":    `"a=off": the stage is named before`,
+		"1..2, 2..3":      `" 2..3": the stage is named before`,
+		"counts=2..8,off": "",
+	} {
+		err := new(autos).Set(text)
+		if want == "" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.EqualError(t, err, want)
+	}
+}
+
+func TestParseSurge(t *testing.T) {
+	var s surge
+	require.Empty(t, s.String())
+	require.NoError(t, s.Set("20s:30s=60000"))
+	require.Equal(t, surge{At: 20 * time.Second, For: 30 * time.Second, Rate: 60_000}, s)
+	require.Equal(t, "20s:30s=60000", s.String())
+	for _, text := range []string{"", "20s", "20s:30s", "20s=5", "x:30s=5", "20s:0s=5", "20s:30s=x"} {
+		require.ErrorContains(t, new(surge).Set(text), "write WHEN:LONG=RATE, as in 20s:30s=60000", text)
+	}
+}
+
+// A run with --auto gives the stage a number of tasks within the bounds, which are kept with the job:
+// the next run of it needs no --auto. The rows are those of an undisturbed run.
+func TestAuto(t *testing.T) {
+	dir := t.TempDir()
+	data, file := filepath.Join(dir, "data"), filepath.Join(dir, "json")
+	run := func(out string, more ...string) (stderr string, all []tasks.Autoscaled) {
+		args := append([]string{
+			"run", "--query", "5", "--events", "40000", "--parallelism", "2", "--key-groups", "8", "--commit-interval", "5ms", "--output", filepath.Join(dir, out), "--json", file,
+		}, more...)
+		code, stderr := nexmark(t, args...)
+		require.Equal(t, 0, code, stderr)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var sum struct {
+			Autoscale []tasks.Autoscaled `json:"autoscale"`
+		}
+		require.NoError(t, json.Unmarshal(text, &sum), string(text))
+		return stderr, sum.Autoscale
+	}
+	_, all := run("want")
+	require.Empty(t, all)
+	stderr, all := run("out", "--data", data, "--rate", "8000", "--auto", "3..3")
+	require.Contains(t, stderr, "autoscale counts: 2 → 3 tasks (at least 3 tasks are wanted), 2 of 8 key groups moved, ")
+	require.Len(t, all, 1)
+	require.Equal(t, tasks.Autoscale{Stage: "counts", Min: 3, Max: 3}, all[0].Request)
+	require.Equal(t, []int{1, 3}, []int{all[0].Count, all[0].Tasks})
+	sorted := func(name string) []string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		return slices.Sorted(strings.Lines(string(b)))
+	}
+	require.Equal(t, sorted("want"), sorted("out"))
+	_, all = run("out", "--data", data)
+	require.Len(t, all, 1)
+	require.Equal(t, 3, all[0].Min)
+}
+
 func TestParseRescales(t *testing.T) {
 	var r rescales
 	require.NoError(t, r.Set("10s:counts=4, 10s=2,500000:best=1"))
@@ -204,6 +283,14 @@ func TestRescaleRefused(t *testing.T) {
 		{"--query 5 --protocol unsafe --rescale 1s=2", "protocol unsafe cannot be rescaled: it keeps no change log"},
 		{"--query 5 --state pebble --rescale 1s=2", "use --state memory, or another --parallelism from the start"},
 		{"--query 5 --log 127.0.0.1:1 --submit --rescale 1s=2", "workers run it with --submit; leave out one of the two"},
+		{"--query 5 --auto rows=1..2", "stage rows cannot be rescaled: it is a sink; rescale a stage before it"},
+		{"--query 5 --auto events=1..2", "stage events cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it"},
+		{"--query 5 --auto 1..9", "stage counts has 8 key groups: at most 8"},
+		{"--query 5 --auto keys=1..2", `q5 has no stage "keys"; those that can be rescaled are: counts, best`},
+		{"--query 5 --protocol txn --auto 1..2", "protocol txn cannot be rescaled: a commit record names partitions by owner; use fused or marker"},
+		{"--query 5 --protocol aligned --auto 1..2", "protocol aligned cannot be rescaled: it keeps no change log"},
+		{"--query 5 --state pebble --auto 1..2", "use --state memory, or another --parallelism from the start"},
+		{"--query 5 --log 127.0.0.1:1 --submit --auto 1..2", "workers run it with --submit; leave out one of the two"},
 	} {
 		data, out := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "out")
 		args := append([]string{"run", "--key-groups", "8", "--events", "1000", "--output", out}, strings.Fields(c.args)...)
@@ -212,7 +299,11 @@ func TestRescaleRefused(t *testing.T) {
 		}
 		code, stderr := nexmark(t, args...)
 		require.Equal(t, 2, code, stderr)
-		require.Contains(t, stderr, "--rescale: ")
+		flag := "--rescale: "
+		if strings.Contains(c.args, "--auto") {
+			flag = "--auto: "
+		}
+		require.Contains(t, stderr, flag)
 		require.Contains(t, stderr, c.want)
 		require.NoDirExists(t, data)
 		require.NoFileExists(t, out)

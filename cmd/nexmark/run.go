@@ -56,8 +56,8 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 			if err := e.checkInput(bad, rate); err != nil {
 				return err
 			}
-			if submit && len(e.Rescales) > 0 {
-				return errSubmittedRescale
+			if submit && e.rescales() {
+				return e.errSubmittedRescale()
 			}
 			if err := e.checkRescales(); err != nil {
 				return err
@@ -141,7 +141,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	line, show := e.status()
-	e.Settings.OnRescale = e.sayRescale(line)
+	e.Settings.OnRescale, e.Settings.OnAutoscale = e.sayRescale(line), e.sayAutoscale(line)
 	sum, err := driver.Run(ctx, log, e.Settings, show)
 	line.clear()
 	if err != nil {

@@ -73,12 +73,14 @@ type Report struct {
 	Recovery *Recovery `json:"recovery,omitempty"`
 	// Rescaled has the outcome of each of Settings.Rescales.
 	Rescaled []Rescaled `json:"rescale,omitempty"`
-	Version  string     `json:"version"`
-	Go       string     `json:"go"`
-	Cores    int        `json:"cores"`
-	Source   string     `json:"source"`
-	Fsync    string     `json:"fsync"`
-	Settings any        `json:"settings"`
+	// Autoscaled says how stages were autoscaled.
+	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
+	Version    string             `json:"version"`
+	Go         string             `json:"go"`
+	Cores      int                `json:"cores"`
+	Source     string             `json:"source"`
+	Fsync      string             `json:"fsync"`
+	Settings   any                `json:"settings"`
 }
 
 // latency collects the ages of rows. Safe for concurrent use.
@@ -181,6 +183,10 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	begin := time.Now()
 	rescales := s.rescaler(ctx, job, cancel)
+	autoscaled, err := s.autoscale(ctx, job)
+	if err != nil {
+		return nil, err
+	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	until := func(d time.Duration) error {
@@ -224,7 +230,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	measured := time.Now()
 	stopTimeline := s.timeline(recorder{
-		backlog: func() int64 { return backlog(job) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
+		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
 	})
 	var failed *failure
 	if s.FailAt > 0 {
@@ -260,7 +266,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if s.Logged {
 		r.Source = "log"
 	}
-	r.Rescaled = rescaled
+	r.Rescaled, r.Autoscaled = rescaled, autoscaled()
 	if failed != nil {
 		r.Recovery = failed.report()
 	}

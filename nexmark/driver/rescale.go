@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,21 +60,36 @@ func (s *Settings) CheckRescales() error {
 	if len(s.Rescales) == 0 {
 		return nil
 	}
-	plan, err := Rows(*s)
+	check, err := s.rescalable()
 	if err != nil {
 		return err
+	}
+	for i := range s.Rescales {
+		if err := check(&s.Rescales[i].Stage, s.Rescales[i].Tasks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rescalable returns a function that fills in a stage and refuses a number of tasks for it if that is
+// impossible.
+func (s *Settings) rescalable() (check func(stage *string, n int) error, err error) {
+	plan, err := Rows(*s)
+	if err != nil {
+		return nil, err
 	}
 	spec, err := tasks.Describe(plan, s.options())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	protocol, err := progress.ByName(spec.Protocol)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l, err := layout.New(plan, spec.Name, spec.Groups, spec.Parallelism)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var can []string
 	most, widest := 0, ""
@@ -86,35 +102,29 @@ func (s *Settings) CheckRescales() error {
 		}
 	}
 	if s.State != nil {
-		return errors.New("key groups whose state is on disk cannot move between running tasks; keep the state in memory")
+		return nil, errors.New("key groups whose state is on disk cannot move between running tasks; keep the state in memory")
 	}
-	for i := range s.Rescales {
-		r := &s.Rescales[i]
-		if r.Stage == "" {
-			r.Stage = widest
-		}
-		subject := rescale.Subject{Protocol: protocol.Name(), Log: protocol.Capabilities().KeepsChanges, Coordinated: protocol.Capabilities().Coordinator, Stage: r.Stage, Groups: r.Tasks}
-		if err := rescale.Refuse(subject, r.Tasks); err != nil {
+	return func(stage *string, n int) error {
+		*stage = cmp.Or(*stage, widest)
+		subject := rescale.Subject{Protocol: protocol.Name(), Log: protocol.Capabilities().KeepsChanges, Coordinated: protocol.Capabilities().Coordinator, Stage: *stage, Groups: n}
+		if err := rescale.Refuse(subject, n); err != nil {
 			return err // whatever the stage is
 		}
-		if r.Stage == "" {
+		if *stage == "" {
 			return fmt.Errorf("%s has no stage between its source and its sink that could be rescaled (with the events in a stream of the log, --source log, it has)", s.JobName())
 		}
 		found := false
 		for k := range l.Stages {
-			if st := &plan.Stages[k]; st.Name == r.Stage {
+			if st := &plan.Stages[k]; st.Name == *stage {
 				found = true
 				subject.Sink, subject.Source, subject.Groups, subject.Tasks, subject.Most = st.Sink, len(st.Inputs) == 0, l.Stages[k].Groups, l.Stages[k].Tasks, l.Most(k)
 			}
 		}
 		if !found {
-			return fmt.Errorf("%s has no stage %q; those that can be rescaled are: %s", s.JobName(), r.Stage, strings.Join(can, ", "))
+			return fmt.Errorf("%s has no stage %q; those that can be rescaled are: %s", s.JobName(), *stage, strings.Join(can, ", "))
 		}
-		if err := rescale.Refuse(subject, r.Tasks); err != nil {
-			return err
-		}
-	}
-	return nil
+		return rescale.Refuse(subject, n)
+	}, nil
 }
 
 // rescaler carries out the Rescales of a running job, one after the other.

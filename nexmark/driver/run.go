@@ -37,6 +37,8 @@ type Summary struct {
 	Tasks     []tasks.Status `json:"tasks"`
 	// Rescaled has the outcome of each of Settings.Rescales.
 	Rescaled []Rescaled `json:"rescale,omitempty"`
+	// Autoscaled says how stages were autoscaled.
+	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
 	// Savepoint is the savepoint that was made when the run was asked to stop.
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
@@ -68,10 +70,16 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, err
 	}
 	stop := s.timeline(recorder{
-		backlog: func() int64 { return backlog(job) },
-		events:  func() int64 { return int64(liveOf(job.Status(), 0, here).Events) }, rows: func() int64 { return int64(liveOf(job.Status(), 0, here).Rows) },
+		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) },
+		events: func() int64 { return int64(liveOf(job.Status(), 0, here).Events) }, rows: func() int64 { return int64(liveOf(job.Status(), 0, here).Rows) },
 	})
 	rescales := s.rescaler(running, job, kill)
+	autoscaled, err := s.autoscale(running, job)
+	if err != nil {
+		kill()
+		_, _ = rescales.end()
+		return nil, errors.Join(err, stop(), job.Wait())
+	}
 	saved := make(chan error, 1)
 	var made *savepoint.Manifest
 	go func() {
@@ -86,6 +94,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	}()
 	err = errors.Join(watch(ctx, job, begin, show), stop())
 	rescaled, rerr := rescales.end()
+	auto := autoscaled()
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}
@@ -96,7 +105,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, s.explain(ctx, log, o, err)
 	}
 	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
-	sum.Savepoint, sum.Rescaled = made, rescaled
+	sum.Savepoint, sum.Rescaled, sum.Autoscaled = made, rescaled, auto
 	return sum, nil
 }
 

@@ -84,6 +84,11 @@ type Settings struct {
 	// one goroutine.
 	Rescales  []Rescale       `json:",omitempty"`
 	OnRescale func(*Rescaled) `json:"-"`
+	// Autoscales are asked of the job when a run or a measurement begins; CheckAutoscales must have
+	// accepted them. OnAutoscale, if set, is called with a line for each rescale that follows, by one
+	// goroutine.
+	Autoscales  []tasks.Autoscale `json:",omitempty"`
+	OnAutoscale func(string)      `json:"-"`
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 	// Observer is tasks.Options.Observer.

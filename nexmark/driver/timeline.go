@@ -29,6 +29,8 @@ type Moment struct {
 	// Backlog is what was written to streams and not read yet, RSS the process's memory, in bytes.
 	Backlog int64  `json:"backlog_bytes"`
 	RSS     uint64 `json:"rss_bytes"`
+	// Tasks is the number of tasks that the job has.
+	Tasks int64 `json:"tasks"`
 }
 
 // Short is the quantiles of a short time.
@@ -40,14 +42,14 @@ type Short struct {
 
 // moments are the columns of a timeline's file.
 var moments = []string{
-	"t_ms", "events", "rows", "visible_p50_ms", "visible_p99_ms", "visible_max_ms", "emit_p50_ms", "emit_p99_ms", "emit_max_ms", "backlog_bytes", "rss_bytes",
+	"t_ms", "events", "rows", "visible_p50_ms", "visible_p99_ms", "visible_max_ms", "emit_p50_ms", "emit_p99_ms", "emit_max_ms", "backlog_bytes", "rss_bytes", "tasks",
 }
 
 // numbers returns the moment's columns.
 func (m *Moment) numbers() []float64 {
 	return []float64{
 		float64(m.At), float64(m.Events), float64(m.Rows), float64(m.Visible.P50), float64(m.Visible.P99), float64(m.Visible.Max),
-		float64(m.Emit.P50), float64(m.Emit.P99), float64(m.Emit.Max), float64(m.Backlog), float64(m.RSS),
+		float64(m.Emit.P50), float64(m.Emit.P99), float64(m.Emit.Max), float64(m.Backlog), float64(m.RSS), float64(m.Tasks),
 	}
 }
 
@@ -102,7 +104,7 @@ func ReadTimeline(path string) (all []Moment, err error) {
 		}
 		all = append(all, Moment{
 			At: MS(v[0]), Events: int64(v[1]), Rows: int64(v[2]), Visible: Short{MS(v[3]), MS(v[4]), MS(v[5])}, Emit: Short{MS(v[6]), MS(v[7]), MS(v[8])},
-			Backlog: int64(v[9]), RSS: uint64(v[10]),
+			Backlog: int64(v[9]), RSS: uint64(v[10]), Tasks: int64(v[11]),
 		})
 	}
 	return all, lines.Err()
@@ -118,6 +120,7 @@ type recorder struct {
 	// latencies, and then visible counts the rows.
 	events, rows  func() int64
 	backlog       func() int64
+	tasks         func() int
 	visible, emit *latency
 	unpaced       bool // event time has nothing to do with the clock: there is no latency
 }
@@ -152,7 +155,7 @@ func (r *recorder) run() error {
 			return nil
 		case <-tick.C:
 		}
-		m := Moment{At: MS(time.Since(r.begin).Microseconds()) / 1000, Visible: unseen(), Emit: unseen(), Backlog: r.backlog(), RSS: resident()}
+		m := Moment{At: MS(time.Since(r.begin).Microseconds()) / 1000, Visible: unseen(), Emit: unseen(), Backlog: r.backlog(), RSS: resident(), Tasks: int64(r.tasks())}
 		// A task that was restarted counts again from its last commit: what it repeats is no progress.
 		if n := r.events(); n > events {
 			m.Events, events = n-events, n
@@ -176,6 +179,14 @@ func (r *recorder) run() error {
 func backlog(job *tasks.Job) (n int64) {
 	for _, b := range job.Backlog() {
 		n += max(b, 0)
+	}
+	return n
+}
+
+// tasksOf returns how many tasks a job has.
+func tasksOf(job *tasks.Job) (n int) {
+	for _, st := range job.Layout().Stages {
+		n += st.Tasks
 	}
 	return n
 }

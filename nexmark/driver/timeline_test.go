@@ -73,9 +73,10 @@ func TestTimelineRepeatsNothing(t *testing.T) {
 	var got []int64
 	done := make(chan struct{})
 	r := recorder{
-		events: func() int64 { at = min(at+1, len(counts)-1); return counts[at] }, rows: func() int64 { return 0 }, backlog: func() int64 { return 7 },
+		events: func() int64 { at = min(at+1, len(counts)-1); return counts[at] }, rows: func() int64 { return 0 }, backlog: func() int64 { return 7 }, tasks: func() int { return 5 },
 		to: func(m Moment) error {
 			require.EqualValues(t, 7, m.Backlog)
+			require.EqualValues(t, 5, m.Tasks)
 			if got = append(got, m.Events); len(got) == len(counts)-1 {
 				close(done)
 			}
@@ -109,7 +110,7 @@ func TestTimelineOfARun(t *testing.T) {
 // A timeline's file keeps every value, and what was not measured stays so.
 func TestTimelineFile(t *testing.T) {
 	all := []Moment{
-		{At: 100.125, Events: 7, Rows: 3, Visible: Short{1.5, 2, 3}, Emit: unseen(), Backlog: 1 << 40, RSS: 12345},
+		{At: 100.125, Events: 7, Rows: 3, Visible: Short{1.5, 2, 3}, Emit: unseen(), Backlog: 1 << 40, RSS: 12345, Tasks: 8},
 		{At: 200, Visible: unseen(), Emit: Short{0, 0.001, 3_600_000}},
 	}
 	var b bytes.Buffer
@@ -117,8 +118,8 @@ func TestTimelineFile(t *testing.T) {
 	for i := range all {
 		require.NoError(t, WriteMoment(&b, &all[i]))
 	}
-	const head = "t_ms,events,rows,visible_p50_ms,visible_p99_ms,visible_max_ms,emit_p50_ms,emit_p99_ms,emit_max_ms,backlog_bytes,rss_bytes\n"
-	require.Equal(t, head+"100.125,7,3,1.5,2,3,,,,1099511627776,12345\n200,0,0,,,,0,0.001,3600000,0,0\n", b.String())
+	const head = "t_ms,events,rows,visible_p50_ms,visible_p99_ms,visible_max_ms,emit_p50_ms,emit_p99_ms,emit_max_ms,backlog_bytes,rss_bytes,tasks\n"
+	require.Equal(t, head+"100.125,7,3,1.5,2,3,,,,1099511627776,12345,8\n200,0,0,,,,0,0.001,3600000,0,0,0\n", b.String())
 	path := filepath.Join(t.TempDir(), "timeline.csv")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 	back, err := ReadTimeline(path)
@@ -128,11 +129,11 @@ func TestTimelineFile(t *testing.T) {
 	for i := range back {
 		require.NoError(t, WriteMoment(&b, &back[i]))
 	}
-	require.Equal(t, "100.125,7,3,1.5,2,3,,,,1099511627776,12345\n200,0,0,,,,0,0.001,3600000,0,0\n", b.String())
+	require.Equal(t, "100.125,7,3,1.5,2,3,,,,1099511627776,12345,8\n200,0,0,,,,0,0.001,3600000,0,0,0\n", b.String())
 	for text, want := range map[string]string{
-		"t,events\n":                      "its first line is not t_ms,",
-		head + "1,2\n":                    ":2: 2 values, not 11",
-		head + "1,2,3,4,5,6,7,8,9,10,x\n": ":2: ",
+		"t,events\n":                         "its first line is not t_ms,",
+		head + "1,2\n":                       ":2: 2 values, not 12",
+		head + "1,2,3,4,5,6,7,8,9,10,11,x\n": ":2: ",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		_, err := ReadTimeline(path)

@@ -52,6 +52,16 @@ type Config struct {
 	// Disorder bounds how much later an event may come than a younger one; 0 sends events in the
 	// order of their times.
 	Disorder time.Duration
+	// Surge is a time with another rate; none, if its For is 0.
+	Surge Surge `json:",omitzero"`
+}
+
+// Surge is a time in which events come at another rate.
+type Surge struct {
+	// At is when it begins, from the base time on, and For how long it is, in whole ms.
+	At, For time.Duration
+	// Rate is the number of events in a second of event time.
+	Rate int64
 }
 
 // Validate returns an error that names an invalid setting.
@@ -63,6 +73,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("event rate: %d a second; at least 1, at most 1 000 000 000", c.Rate)
 	case c.Base < event.MinMillis || c.Base > event.MaxMillis:
 		return fmt.Errorf("base time: %d ms lies outside the years 1 to 9999", c.Base)
+	case c.Surge.At < 0 || c.Surge.For < 0 || c.Surge.For > 0 && (c.Surge.Rate < 1 || c.Surge.Rate > 1e9):
+		return fmt.Errorf("surge: %v after the beginning, %v long, %d events a second; not before the beginning, and at least 1, at most 1 000 000 000 a second", c.Surge.At, c.Surge.For, c.Surge.Rate)
 	case c.Disorder < 0 || c.Disorder > 24*time.Hour:
 		return fmt.Errorf("disorder: %v; at least 0, at most 24h", c.Disorder)
 	}
@@ -71,12 +83,14 @@ func (c Config) Validate() error {
 
 // Generator makes the events of a Config. It is immutable and safe for concurrent use.
 type Generator struct {
-	cfg   Config
-	seed  uint64
-	gap   float64 // ms between two events
-	group int64   // events in a stretch that is shuffled; ≤ 1: no shuffling
-	text  []byte  // random letters with spaces, for names and descriptions
-	fill  []byte  // random letters, for addresses and padding
+	cfg  Config
+	seed uint64
+	gap  float64 // ms between two events
+	// With a surge: the numbers of its first event and of the first one behind it.
+	surge, after int64
+	group        int64  // events in a stretch that is shuffled; ≤ 1: no shuffling
+	text         []byte // random letters with spaces, for names and descriptions
+	fill         []byte // random letters, for addresses and padding
 }
 
 // poolBytes is the number of offsets at which a random text may begin. Texts are pieces of two
@@ -96,6 +110,8 @@ func New(cfg Config) (*Generator, error) {
 	}
 	g := &Generator{cfg: cfg, seed: mix(cfg.Seed + golden)}
 	g.gap = 1000 / float64(cfg.Rate)
+	g.surge = cfg.Surge.At.Milliseconds() * cfg.Rate / 1000
+	g.after = g.surge + cfg.Surge.For.Milliseconds()*cfg.Surge.Rate/1000
 	g.group = int64(cfg.Disorder/time.Millisecond) * cfg.Rate / 1000
 	r := random(mix(g.seed ^ golden))
 	g.text, g.fill = make([]byte, poolBytes+maxText), make([]byte, poolBytes+maxText)
@@ -158,6 +174,12 @@ func Share(p, n int, events int64) int64 {
 // at returns the time of event k. It estimates the quotient and corrects it: dividing by a variable
 // took a tenth of the time of an event.
 func (g *Generator) at(k int64) int64 {
+	if k >= g.surge && g.after > g.surge {
+		if k < g.after {
+			return g.cfg.Base + g.cfg.Surge.At.Milliseconds() + (k-g.surge)*1000/g.cfg.Surge.Rate
+		}
+		k += g.surge - g.after + g.cfg.Surge.For.Milliseconds()*g.cfg.Rate/1000
+	}
 	ms := int64(float64(k) * g.gap)
 	if rest := k*1000 - ms*g.cfg.Rate; uint64(rest) >= uint64(g.cfg.Rate) { // or it is negative
 		ms += rest / g.cfg.Rate

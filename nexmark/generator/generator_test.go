@@ -191,8 +191,22 @@ func TestPriceTable(t *testing.T) {
 	}
 }
 
+// In a surge events come at its rate, before and behind it at the other one.
+func TestSurge(t *testing.T) {
+	g := generator(t, Config{Seed: 1, Rate: 1000, Base: DefaultBase, Surge: Surge{At: 2 * time.Second, For: 3 * time.Second, Rate: 4000}})
+	perSecond := map[int64]int{}
+	last := int64(0)
+	for k := range int64(18_000) {
+		at := g.Due(k) - DefaultBase
+		require.GreaterOrEqual(t, at, last)
+		last = at
+		perSecond[at/1000]++
+	}
+	require.Equal(t, map[int64]int{0: 1000, 1: 1000, 2: 4000, 3: 4000, 4: 4000, 5: 1000, 6: 1000, 7: 1000, 8: 1000}, perSecond)
+}
+
 func TestBadSettingsAreRefused(t *testing.T) {
-	for _, c := range []Config{{Events: -1}, {Rate: -1}, {Rate: 2e9}, {Base: event.MaxMillis + 1}, {Disorder: -1}, {Disorder: 48 * time.Hour}} {
+	for _, c := range []Config{{Events: -1}, {Rate: -1}, {Rate: 2e9}, {Base: event.MaxMillis + 1}, {Surge: Surge{At: -1, For: 1, Rate: 1}}, {Surge: Surge{For: 1}}, {Disorder: -1}, {Disorder: 48 * time.Hour}} {
 		_, err := New(c)
 		require.Error(t, err)
 	}
