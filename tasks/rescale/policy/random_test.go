@@ -103,7 +103,7 @@ func TestBounds(t *testing.T) {
 		policy, n, now := New(b), 1+rng.IntN(groups), int64(0)
 		for range 2000 {
 			now += int64(1 + rng.IntN(8000)/(1+rng.IntN(20)))
-			s := Sample{At: now, Groups: groups, Rescaling: rng.IntN(50) == 0, Tasks: make([]Task, n)}
+			s := Sample{At: now, Groups: groups, Rescaling: rng.IntN(50) == 0 || (n < b.Min || n > b.Max) && rng.IntN(2) == 0, Tasks: make([]Task, n)}
 			mood := rng.Float64()
 			for i := range s.Tasks {
 				s.Tasks[i] = Task{In: 1000 * rng.Float64(), Busy: min(1, mood+0.2*rng.Float64()), Lag: 3 * mood * rng.Float64()}
