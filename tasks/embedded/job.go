@@ -288,14 +288,15 @@ func (j *Job) Stop() {
 	<-j.done
 }
 
-// Status reads the status of every task, stage by stage.
+// Status reads the status of every task, stage by stage. Tasks that have left their stages are left
+// out.
 func (j *Job) Status() []status.Snapshot {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var all []status.Snapshot
-	for _, tasks := range j.tasks {
-		for _, r := range tasks {
-			if r != nil {
+	for s, tasks := range j.tasks {
+		for i, r := range tasks {
+			if r != nil && (i < j.Layout().Stages[s].Tasks || !ended(r)) {
 				all = append(all, r.Status())
 			}
 		}

@@ -122,6 +122,7 @@ func (e *Engine) Own(owned []int, from func(group int) sharedlog.LSN) error {
 		t.from[g] = at
 	}
 	t.owned = slices.Clone(owned)
+	t.status.Owned.Store(int64(len(owned)))
 	if !more || t.in.reader == nil {
 		return nil
 	}

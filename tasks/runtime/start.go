@@ -27,6 +27,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	t = &task{assignment: assign(l, stage, index), cfg: cfg, status: shown}
 	can := cfg.Protocol.Capabilities()
 	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime
+	shown.Owned.Store(int64(len(t.owned)))
 	t.times = times{commitEvery: cfg.CommitInterval, flushEvery: cfg.FlushInterval, flushes: can.Flushes, source: t.spec.Partitions > 0}
 	t.log = appender{limit: cfg.InFlight, status: shown, resulted: t.resulted}
 	producers := make(map[uint32]uint32)

@@ -32,6 +32,7 @@ type Status struct {
 	Position  atomic.Uint64
 	Through   atomic.Uint64 // set once a batch
 	State     atomic.Int64
+	Owned     atomic.Int64
 	// StateBytes and Held are sizes in memory.
 	StateBytes, Held atomic.Int64
 	Replayed         atomic.Uint64
@@ -81,6 +82,7 @@ type Snapshot struct {
 	Watermark   int64         `json:"watermark"`
 	Position    sharedlog.LSN `json:"position"`   // next input record; 0: a source, or it has not started
 	StateKeys   int64         `json:"state_keys"` // as of the last commit
+	KeyGroups   int64         `json:"key_groups"` // that it owns; partitions of a source
 	// StateBytes is a rough size of the state in memory, HeldBytes the size of records that wait in
 	// memory for the marker that makes them count; as of the last commit.
 	StateBytes int64  `json:"state_bytes"`
@@ -190,7 +192,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		ItemsIn: s.ItemsIn.Load(), ItemsOut: s.ItemsOut.Load(), BytesIn: s.BytesIn.Load(), BytesOut: s.BytesOut.Load(),
 		Commits: s.Commits.Load(), Groups: s.Groups.Load(), Late: s.Late.Load(), Watermark: s.Watermark.Load(),
 		Position: sharedlog.LSN(s.Position.Load()), Through: sharedlog.LSN(max(s.Through.Load(), s.Position.Load())),
-		StateKeys: s.State.Load(), StateBytes: s.StateBytes.Load(), HeldBytes: s.Held.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
+		StateKeys: s.State.Load(), KeyGroups: s.Owned.Load(), StateBytes: s.StateBytes.Load(), HeldBytes: s.Held.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
 		Skipped: s.Skips.Load(), CaughtUp: s.CaughtUp.Load(), Loaded: s.Loaded.Load(),
 		FencedMS: float64(s.Fenced.Load()) / 1000, LoadedMS: float64(s.LoadedAt.Load()) / 1000, RestoredMS: float64(s.Restored.Load()) / 1000,
 		FirstResultMS: float64(s.FirstResult.Load()) / 1000, CaughtUpMS: float64(s.FirstCaughtUp.Load()) / 1000,
