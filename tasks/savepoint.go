@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
@@ -74,9 +75,20 @@ func (s *Spec) fits(m *savepoint.Manifest) error {
 }
 
 // Savepoint starts a savepoint of a running job with this id in the log; number is the number that
-// its tasks stop for (savepoint.New).
+// its tasks stop for (savepoint.New). While it is made, no key group may move.
 func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoint.Store, id, name string, number uint64) (*savepoint.Maker, *savepoint.Manifest, error) {
 	l, err := s.layout(s.Plan, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan, _, err := records.LastPlan(ctx, log, id, tail)
+	if err == nil && plan != nil { // the owners of key groups that have moved
+		l, err = owners(l, plan, planHash(s.Plan))
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,16 +12,10 @@ import (
 // members returns how many tasks of a stage run when the job starts: those of the newest plan, and
 // those that have not left before it.
 func members(c *runtime.Config, stage int) int {
-	n := c.Layout.Stages[stage].Tasks
 	if c.Plan == nil {
-		return n
+		return c.Layout.Stages[stage].Tasks
 	}
-	for i := range c.Plan.Moves {
-		if m := &c.Plan.Moves[i]; int(m.Stage) == stage {
-			n = max(n, int(m.From)+1)
-		}
-	}
-	return n
+	return c.Plan.Members(stage)
 }
 
 // Rescale moves key groups between the tasks of a stage, which process on, until the stage has the
@@ -93,7 +87,8 @@ func (j *Job) resumeRescale() {
 		return // the job has ended
 	}
 	defer done()
-	if err := j.executor.Config().Handover.Resume(j.ctx, j); err != nil && j.ctx.Err() == nil {
+	h := j.executor.Config().Handover
+	if err := h.Drive(j.ctx, context.WithoutCancel(j.ctx), j, nil, func(*rescale.Progress) {}); err != nil && j.ctx.Err() == nil {
 		j.executor.Config().Logger.Warn("the rescale that an earlier process began is not continued", "error", err)
 	}
 }
@@ -143,6 +138,9 @@ func (j *Job) Runs(stage, index int) bool {
 	r := j.tasks[stage][index]
 	return r != nil && !ended(r) && r.Instance() > 0
 }
+
+// Changed implements runtime.Tasks: Runs is asked repeatedly.
+func (j *Job) Changed() <-chan struct{} { return nil }
 
 func ended(r *runtime.Handle) bool {
 	select {

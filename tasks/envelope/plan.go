@@ -327,3 +327,14 @@ func (d *decoder) count(limit int) int {
 	}
 	return int(v)
 }
+
+// Members returns how many tasks a stage has, with those that leave by this plan.
+func (p *Plan) Members(stage int) int {
+	n := p.Stages[stage].Tasks
+	for i := range p.Moves {
+		if m := &p.Moves[i]; int(m.Stage) == stage {
+			n = max(n, int(m.From)+1)
+		}
+	}
+	return n
+}

@@ -22,13 +22,16 @@ import (
 // lookEvery is how often the process that appends plans looks whether newcomers run.
 const lookEvery = 2 * time.Millisecond
 
+// errStageEnded: a goal was given up.
+var errStageEnded = errors.New("the stage has ended: it cannot be rescaled")
+
 // Rescale implements runtime.Handover.
 func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Request) (*rescale.Result, error) {
 	began := h.cfg.Clock()
-	if err := h.Check(r.Stage, r.Tasks); err != nil {
+	s, err := h.of(&r)
+	if err != nil {
 		return nil, err
 	}
-	s := h.stage(r.Stage)
 	switch r.Mode {
 	case "":
 		r.Mode = rescale.ModeMove
@@ -41,31 +44,16 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 	if err != nil {
 		return nil, err
 	}
-	have := &c.control.Plan.Stages[s]
-	goal, strategy, err := owners(r, have)
+	done, err := c.ask(s, &r)
 	if err != nil {
 		return nil, err
 	}
-	done := &rescale.Result{
-		Stage: r.Stage, From: have.Tasks, To: r.Tasks, Strategy: strategy, Batch: r.Batch, Mode: r.Mode,
-		KeyGroups: len(have.Owners), GroupsMoved: rescale.Moved(have.Owners, goal),
-	}
-	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: r.Batch})
 	done.Steps, err = c.run(ctx, j)
 	if err == nil && slices.Contains(c.ended, s) {
-		err = errors.New("the stage has ended: it cannot be rescaled")
+		err = errStageEnded
 	}
 	done.SettledMS = float64(h.cfg.Clock().Sub(began)) / float64(time.Millisecond)
 	return done, err
-}
-
-// Resume implements runtime.Handover.
-func (h *Handover) Resume(ctx context.Context, j runtime.Tasks) error {
-	c, err := h.claim(ctx)
-	if err == nil {
-		_, err = c.run(ctx, j)
-	}
-	return err
 }
 
 // stage returns the index of the stage with a name, -1: there is none.
@@ -84,6 +72,33 @@ func (h *Handover) Check(stage string, tasks int) error {
 		return fmt.Errorf("the job has no stage %q; it has %v", stage, names)
 	}
 	return h.refuse(s, tasks)
+}
+
+// of returns the stage of a request, or why it cannot be rescaled so.
+func (h *Handover) of(r *rescale.Request) (int, error) {
+	s, n := h.stage(r.Stage), r.Tasks
+	if r.Cancel && s >= 0 {
+		n = h.cfg.Present().Stages[s].Tasks
+	}
+	return s, h.Check(r.Stage, n)
+}
+
+// ask makes a request the goal of its stage. It returns what the result will be, if the goal is
+// reached.
+func (c *controller) ask(s int, r *rescale.Request) (*rescale.Result, error) {
+	have := &c.control.Plan.Stages[s]
+	done := &rescale.Result{Stage: r.Stage, From: have.Tasks, To: have.Tasks, KeyGroups: len(have.Owners)}
+	if r.Cancel {
+		c.core.Cancel(s)
+		return done, nil
+	}
+	goal, strategy, err := owners(*r, have)
+	if err != nil {
+		return nil, err
+	}
+	done.To, done.Strategy, done.Batch, done.Mode, done.GroupsMoved = r.Tasks, strategy, r.Batch, r.Mode, rescale.Moved(have.Owners, goal)
+	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: r.Batch})
+	return done, nil
 }
 
 // refuse returns why a stage cannot have that many tasks.
@@ -129,6 +144,9 @@ type controller struct {
 	steps   int
 	ended   []int    // stages whose goals were given up
 	entered [][2]int // stages and tasks that were started because a plan was to name them
+	// life ends the wait for the outcome of an append; nil: nothing does. saw is told each decision.
+	life context.Context
+	saw  func(*rescale.Decision)
 }
 
 // claim makes this process the one that appends the job's plans.
@@ -194,7 +212,10 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 			return c.steps, err
 		}
 		c.ended = append(c.ended, d.Ended...)
-		wait := time.Minute
+		if c.saw != nil {
+			c.saw(&d)
+		}
+		wait, ready := time.Minute, marks.Ready()
 		for s, tasks := range d.Start {
 			for _, task := range tasks {
 				did, err := j.Enter(s, task)
@@ -204,7 +225,9 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 				if did {
 					c.entered = append(c.entered, [2]int{s, task})
 				}
-				wait = lookEvery
+				if wait = lookEvery; j.Changed() != nil { // and a newcomer may wait for a worker for long
+					wait, ready = time.Second, nil
+				}
 			}
 		}
 		switch {
@@ -223,7 +246,8 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 			return c.steps, fmt.Errorf("%w: %s", context.Cause(ctx), d.Waits)
 		case <-j.Done():
 			return c.steps, fmt.Errorf("the job has ended: %s", d.Waits)
-		case <-marks.Ready():
+		case <-j.Changed():
+		case <-ready:
 			_, err := marks.TryNext()
 			if errors.Is(err, sharedlog.ErrTrimmed) { // it only tells that there is something new
 				err = errors.Join(marks.Close(), c.reopen(&marks))
@@ -337,7 +361,11 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanning})
 	// The end of ctx does not end the wait: whether the plan is in the log would be unknown, and the
 	// tasks that it names must run if it is.
-	if err := c.control.Append(context.WithoutCancel(ctx), &p, present, streams); err != nil {
+	life := c.life
+	if life == nil {
+		life = context.WithoutCancel(ctx)
+	}
+	if err := c.control.Append(life, &p, present, streams); err != nil {
 		return err
 	}
 	c.present = present

@@ -58,6 +58,8 @@ type Decision struct {
 	Idle  bool
 	// Ended are the stages whose goals are given up, because they have ended.
 	Ended []int
+	// Settled: the step of the newest plan is done.
+	Settled bool
 }
 
 // NewControl returns a Control for the stages with these names, as of the newest plan and its goals.
@@ -75,6 +77,10 @@ func (c *Control) Cancel(stage int) { c.goals[stage] = nil }
 // Goal returns the goal of a stage, nil if it is reached.
 func (c *Control) Goal(stage int) *Goal { return c.goals[stage] }
 
+// Reached reports whether a stage has no goal, and the newest plan has none for it. If the step of
+// that plan is done, too (Decision.Settled), its last rescale is complete.
+func (c *Control) Reached(stage int) bool { return c.goals[stage] == nil && c.noted[stage] == nil }
+
 // Appended tells that the plan of a decision is in the log; its LSN is set.
 func (c *Control) Appended(plans []Plan, goals []*Goal) {
 	c.plan, c.goals, c.noted = slices.Clone(plans), slices.Clone(goals), slices.Clone(goals)
@@ -87,7 +93,7 @@ func (c *Control) Next(f *Facts) Decision {
 			return Decision{Waits: fmt.Sprintf("%s: %s", c.names[s], why)}
 		}
 	}
-	var d Decision
+	d := Decision{Settled: true}
 	plans, goals := slices.Clone(c.plan), slices.Clone(c.goals)
 	d.Idle, d.Start = true, make([][]int, len(plans))
 	changed := false

@@ -1,5 +1,7 @@
 package rescale
 
+import "fmt"
+
 // Request asks to move key groups of a stage.
 type Request struct {
 	// Stage is the stage's name, Tasks the number of tasks that it is to have.
@@ -15,6 +17,9 @@ type Request struct {
 	Mode string
 	// ID says who asks, for reports.
 	ID string
+	// Cancel: what the stage is at the end of the present step becomes its goal; of the other fields,
+	// only Stage counts.
+	Cancel bool
 }
 
 // The modes.
@@ -40,4 +45,9 @@ type Result struct {
 	Steps       int `json:"steps"`
 	// SettledMS is the time in ms from the request until the receivers owned all groups.
 	SettledMS float64 `json:"settled_ms"`
+}
+
+// String describes a Result in one sentence.
+func (r *Result) String() string {
+	return fmt.Sprintf("stage %s has %d tasks (before: %d): %d of %d key groups moved in %d steps, %.0f ms", r.Stage, r.To, r.From, r.GroupsMoved, r.KeyGroups, r.Steps, r.SettledMS)
 }

@@ -23,8 +23,13 @@ type Handover interface {
 	Check(stage string, tasks int) error
 	// Rescale moves key groups of a running job until a goal is reached.
 	Rescale(ctx context.Context, j Tasks, r rescale.Request) (*rescale.Result, error)
-	// Resume reaches the goals that the newest plan in the log has.
-	Resume(ctx context.Context, j Tasks) error
+	// Drive is Rescale for all requests, and for the goals that the newest plan in the log has; it tells
+	// its progress. The end of ctx ends it between two plans; the end of life, at once.
+	Drive(ctx, life context.Context, j Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	// FinishStep waits until no key group is on its way, without a next step.
+	FinishStep(ctx context.Context) error
+	// Follow tells the job's tasks in this process of new plans, until ctx ends.
+	Follow(ctx context.Context) error
 }
 
 // Tasks is what the process that rescales a job needs of what runs the job's tasks.
@@ -36,6 +41,8 @@ type Tasks interface {
 	Retire(stage, task int)
 	// Runs reports whether a task runs: its instance has replaced its predecessors.
 	Runs(stage, task int) bool
+	// Changed receives a token when the answer of Runs may have changed; nil: it is asked repeatedly.
+	Changed() <-chan struct{}
 	// Done is closed when the job has ended.
 	Done() <-chan struct{}
 }

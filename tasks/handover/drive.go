@@ -1,0 +1,168 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+)
+
+// Drive implements runtime.Handover.
+func (h *Handover) Drive(ctx, life context.Context, j runtime.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error {
+	c, err := h.claim(ctx)
+	if err != nil {
+		return err
+	}
+	d := &drive{c: c, began: h.cfg.Clock(), tell: tell}
+	for i := range asked {
+		d.ask(i, &asked[i])
+	}
+	d.resumed()
+	if len(d.moves) == 0 {
+		d.saw(&rescale.Decision{Settled: true})
+		return nil
+	}
+	c.life, c.saw = life, d.saw
+	_, err = c.run(ctx, j)
+	return err
+}
+
+// Check returns why a request cannot be carried out, as far as the job's settings say.
+func Check(cfg *runtime.Config, r rescale.Request) error {
+	h := &Handover{cfg: cfg}
+	s, err := h.of(&r)
+	if err == nil && !r.Cancel {
+		_, _, err = owners(r, &envelope.PlanStage{Owners: cfg.Layout.Stages[s].Owner})
+	}
+	return err
+}
+
+// drive carries out requests, and says how far they are.
+type drive struct {
+	c     *controller
+	began time.Time
+	tell  func(*rescale.Progress)
+	moves []moving
+	done  []rescale.Outcome
+	told  *rescale.Progress
+}
+
+// moving is one stage with a goal.
+type moving struct {
+	stage   int
+	request int // -1: the goal is that of an earlier process
+	result  rescale.Result
+	goal    []int // the owners; nil: the request cancels the goal
+}
+
+// ask makes a request the goal of its stage, or refuses it.
+func (d *drive) ask(i int, r *rescale.Request) {
+	s, err := d.c.h.of(r)
+	var result *rescale.Result
+	if err == nil {
+		result, err = d.c.ask(s, r)
+	}
+	if err != nil {
+		d.done = append(d.done, rescale.Outcome{Request: i, Error: err.Error()})
+		return
+	}
+	m := moving{stage: s, request: i, result: *result}
+	if g := d.c.core.Goal(s); g != nil {
+		m.goal = g.Owners
+	}
+	d.moves = append(d.moves, m)
+}
+
+// resumed adds the goals that the newest plan has.
+func (d *drive) resumed() {
+	for s := range d.c.present.Stages {
+		g := d.c.core.Goal(s)
+		if g == nil || slices.ContainsFunc(d.moves, func(m moving) bool { return m.stage == s }) {
+			continue
+		}
+		have := &d.c.control.Plan.Stages[s]
+		d.moves = append(d.moves, moving{stage: s, request: -1, goal: g.Owners, result: rescale.Result{
+			Stage: have.Name, From: have.Tasks, To: g.Tasks, GroupsMoved: rescale.Moved(have.Owners, g.Owners), KeyGroups: len(have.Owners),
+		}})
+	}
+}
+
+// saw handles a decision: it tells the progress if there is any.
+func (d *drive) saw(now *rescale.Decision) {
+	d.moves = slices.DeleteFunc(d.moves, func(m moving) bool {
+		o := rescale.Outcome{Request: m.request, Result: m.result}
+		switch {
+		case slices.Contains(d.c.ended, m.stage):
+			o.Error = errStageEnded.Error()
+		case !now.Settled || !d.c.core.Reached(m.stage):
+			return false
+		}
+		o.Result.Steps = d.c.steps
+		o.Result.To = d.c.present.Stages[m.stage].Tasks
+		o.Result.SettledMS = float64(d.c.h.cfg.Clock().Sub(d.began)) / float64(time.Millisecond)
+		if m.request >= 0 {
+			d.done = append(d.done, o)
+		}
+		return true
+	})
+	p := &rescale.Progress{Waits: now.Waits, Done: slices.Clone(d.done)}
+	plan := d.c.control.Plan
+	for s := range plan.Stages {
+		p.Tasks, p.Members = append(p.Tasks, plan.Stages[s].Tasks), append(p.Members, plan.Members(s))
+		if now.Settled { // they have left
+			p.Members[s] = p.Tasks[s]
+		}
+		p.Goal = p.Goal || !d.c.core.Reached(s)
+	}
+	for _, m := range d.moves {
+		at := rescale.StageProgress{Stage: m.result.Stage, From: m.result.From, To: m.result.To, Groups: m.result.GroupsMoved, Cancel: m.goal == nil}
+		if m.goal != nil {
+			at.Moved = at.Groups - rescale.Moved(plan.Stages[m.stage].Owners, m.goal)
+		}
+		p.Stages = append(p.Stages, at)
+	}
+	if d.told == nil || !reflect.DeepEqual(d.told, p) {
+		d.told = p
+		d.tell(p)
+	}
+}
+
+// FinishStep implements runtime.Handover. No other process can append a plan from then on, unless it
+// claims to.
+func (h *Handover) FinishStep(ctx context.Context) (err error) {
+	c, err := h.claim(ctx)
+	if err != nil {
+		return err
+	}
+	var marks sharedlog.Reader // tells when there is something new
+	defer func() {
+		if marks != nil {
+			err = errors.Join(err, marks.Close())
+		}
+	}()
+	for {
+		d, err := c.next(ctx, nil)
+		switch {
+		case errors.Is(err, sharedlog.ErrTrimmed):
+			continue // since the tail was read: there are newer markers
+		case err != nil || d.Settled:
+			return err
+		case marks == nil: // look again: there may be a marker below its start
+			marks, err = c.markers()
+		default:
+			_, err = marks.Next(ctx)
+		}
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			err, marks = marks.Close(), nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package tasks
+
+import (
+	"context"
+	"log/slog"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/handover"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+)
+
+// Rescaler moves key groups of a job whose tasks run in other processes (runtime.Handover).
+type Rescaler interface {
+	Drive(ctx, life context.Context, j runtime.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	FinishStep(ctx context.Context) error
+}
+
+// Rescaler returns what moves the key groups of the job that has this id in the log; nil if its
+// protocol cannot.
+func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, logger *slog.Logger) (Rescaler, error) {
+	cfg, err := s.joined(ctx, log, s.Plan, id, Options{Logger: logger})
+	if err != nil || cfg.Handover == nil {
+		return nil, err
+	}
+	return cfg.Handover, nil
+}
+
+// CheckRescale returns why a request to move key groups of the job cannot be carried out, and what to
+// do instead.
+func (s *Spec) CheckRescale(r Rescale) error {
+	l, err := s.layout(s.Plan, s.Name)
+	if err != nil {
+		return err
+	}
+	p, err := progress.ByName(s.Protocol)
+	if err != nil {
+		return err
+	}
+	return handover.Check(&runtime.Config{Layout: l, Protocol: p}, r)
+}
+
+// NewestPlan returns how many tasks each stage of the job with this id has as of the newest plan in
+// the log, and how many with those that leave by it and have not left. goal says that the plan leads to
+// another one.
+func NewestPlan(ctx context.Context, log sharedlog.Log, id string) (stay, members []int, goal bool, err error) {
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	p, _, err := records.LastPlan(ctx, log, id, tail)
+	if err != nil || p == nil {
+		return nil, nil, false, err
+	}
+	for s := range p.Stages {
+		st := &p.Stages[s]
+		n := p.Members(s)
+		for ; n > st.Tasks; n-- {
+			m, _, err := records.LastMarker(ctx, log, id, st.Name, n-1, tail)
+			if err != nil {
+				return nil, nil, false, err
+			}
+			if m != nil && !m.Ended {
+				break
+			}
+		}
+		stay, members = append(stay, st.Tasks), append(members, n)
+	}
+	return stay, members, len(p.Goal) > 0, nil
+}
