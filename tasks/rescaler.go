@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -12,6 +13,9 @@ import (
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
+// fixed is the format of jobs whose key groups never move (docs/adr/0059).
+const fixed = "1"
+
 // Rescaler moves key groups of a job whose tasks run in other processes (runtime.Handover).
 type Rescaler interface {
 	Drive(ctx, life context.Context, j runtime.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
@@ -19,8 +23,11 @@ type Rescaler interface {
 }
 
 // Rescaler returns what moves the key groups of the job that has this id in the log; nil if its
-// protocol cannot.
+// protocol, or its format, cannot.
 func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, logger *slog.Logger) (Rescaler, error) {
+	if s.Format == fixed {
+		return nil, nil
+	}
 	cfg, err := s.joined(ctx, log, s.Plan, id, Options{Logger: logger})
 	if err != nil || cfg.Handover == nil {
 		return nil, err
@@ -31,6 +38,9 @@ func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, logge
 // CheckRescale returns why a request to move key groups of the job cannot be carried out, and what to
 // do instead.
 func (s *Spec) CheckRescale(r Rescale) error {
+	if s.Format == fixed {
+		return fmt.Errorf("the job was described by an older program, of format %s, and its tasks may run on older workers; stop it, replace those, and submit it again", s.Format)
+	}
 	l, err := s.layout(s.Plan, s.Name)
 	if err != nil {
 		return err

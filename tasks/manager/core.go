@@ -36,6 +36,7 @@ type job struct {
 	attempt  int   // all of them that are placed or have ended are in it
 	begun    int64 // when the last of them was placed
 	failures int
+	moves    moves
 }
 
 // task is one task. The methods below that set state are its legal transitions.
@@ -55,6 +56,8 @@ type task struct {
 	why      string
 	// listed: etcd has an older placement of it, in an attempt that is over.
 	listed bool
+	// newcomer: no plan names it yet. silent: it waits for that plan at its worker.
+	newcomer, silent bool
 	// shun: workers that do not receive it, until when, and why.
 	shun map[string]shunned
 }
@@ -72,10 +75,11 @@ const (
 	resting
 	drained // for the job's savepoint
 	ended
+	left // it is none of its stage
 )
 
 func (s taskState) String() string {
-	return [...]string{"waiting", "placed", "resting", "drained", "ended"}[s]
+	return [...]string{"waiting", "placed", "resting", "drained", "ended", "left"}[s]
 }
 
 // New returns an empty core.
@@ -95,8 +99,10 @@ func (c *Core) Load(phases map[string]Phase, ids map[string]string, placements [
 		switch {
 		case p.Ended:
 			t.state = ended
+		case p.Left:
+			t.state = left
 		case p.Nonce != "":
-			t.state, t.nonce, t.since, t.confirmed = placed, p.Nonce, c.now, true
+			t.state, t.nonce, t.since, t.confirmed, t.newcomer = placed, p.Nonce, c.now, true, p.Newcomer
 			c.meet(Worker{Name: p.Worker, Nonce: p.Nonce, Addr: p.Addr}, false)
 		}
 	}
@@ -115,8 +121,8 @@ func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 			c.jobs[j.Name] = have
 		}
 		have.Job, have.known = j, true
-		for s, st := range j.Stages {
-			for i := range st.Tasks {
+		for s := range j.Stages {
+			for i := range have.members(s) {
 				c.task(TaskKey{j.Name, s, i})
 			}
 		}
@@ -250,6 +256,7 @@ func (c *Core) Tick(now int64) []Action {
 
 // job does what is due for one job.
 func (c *Core) job(j *job) {
+	c.rescale(j)
 	if !j.known { // deleted
 		for _, t := range c.of(j) {
 			delete(c.tasks, t.key)
@@ -285,7 +292,7 @@ func (c *Core) job(j *job) {
 		if j.phase == Running {
 			c.resume(j) // including tasks that have not learned yet that it was aborted
 		}
-		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked {
+		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked && !j.moves.running {
 			j.asked, j.making = true, j.Savepoint
 			c.out = append(c.out, Action{Kind: Copy, Job: j.Name})
 		}
@@ -343,12 +350,13 @@ func (c *Core) withdrawAll(j *job) {
 	j.asked = false
 	for _, t := range c.of(j) {
 		if t.state == placed {
-			c.write(Placement{Task: t.key, Attempt: t.attempt})
+			c.write(Placement{Task: t.key, Attempt: t.attempt, Left: t.newcomer})
 			t.state, t.why, t.since = waiting, "", c.now
-			continue
-		}
-		if t.state != ended {
+		} else if t.state != ended && t.state != left {
 			t.state, t.nonce = waiting, ""
+		}
+		if t.newcomer {
+			t.state, t.newcomer = left, false
 		}
 	}
 }
@@ -377,7 +385,7 @@ func (c *Core) run(j *job) {
 		if t.state == resting && c.now >= t.until {
 			t.state = waiting
 		}
-		done = done && (t.state == ended || t.state == drained)
+		done = done && (t.state == ended || t.state == drained || t.state == left)
 		some = some || t.state == drained
 	}
 	switch {
@@ -423,10 +431,14 @@ func (c *Core) look(t *task) {
 	case !t.confirmed:
 		t.confirmed = true
 	}
+	t.silent = t.newcomer && r.State == TaskRunning && r.Instance > 0
 	switch r.State {
 	case TaskEnded:
-		t.state, t.nonce, t.why = ended, "", ""
-		c.write(Placement{Task: t.key, Attempt: t.attempt, Ended: true})
+		t.state, t.nonce, t.why, t.newcomer = ended, "", "", false
+		if c.leaves(t) {
+			t.state = left
+		}
+		c.write(Placement{Task: t.key, Attempt: t.attempt, Ended: t.state == ended, Left: t.state == left})
 	case TaskDrained:
 		t.state, t.nonce, t.why = drained, "", ""
 		c.write(Placement{Task: t.key, Attempt: t.attempt})
@@ -471,13 +483,13 @@ func (c *Core) take(t *task, why string) []*task {
 	if j := c.jobs[t.key.Job]; j.together(t) {
 		return c.again(j, fmt.Sprintf("task %d/%d: %s", t.key.Stage, t.key.Task, why))
 	}
-	t.state, t.nonce, t.why, t.confirmed = waiting, "", why, false
+	t.state, t.nonce, t.why, t.confirmed, t.silent = waiting, "", why, false, false
 	return []*task{t}
 }
 
 // place assigns a waiting task to the best worker.
 func (c *Core) place(j *job, t *task) {
-	if t.attempt == 0 && c.now-c.came < c.set.Gather {
+	if t.attempt == 0 && c.now-c.came < c.set.Gather || t.newcomer && !j.moves.known {
 		return
 	}
 	w := c.warm(j, t)
@@ -492,12 +504,12 @@ func (c *Core) place(j *job, t *task) {
 }
 
 func (c *Core) give(j *job, t *task, w *worker) {
-	t.state, t.nonce, t.since, t.confirmed, t.listed = placed, w.Nonce, c.now, false, false
+	t.state, t.nonce, t.since, t.confirmed, t.listed, t.silent = placed, w.Nonce, c.now, false, false, false
 	t.attempt++
 	if j.together(t) {
 		t.attempt, j.begun = j.attempt, c.now
 	}
-	c.write(Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt})
+	c.write(Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt, Newcomer: t.newcomer})
 }
 
 // candidate returns the worker with the fewest tasks of the stage, then of all stages, among those
@@ -527,6 +539,9 @@ func (c *Core) load(w *worker, job string, stage int) (n int) {
 	return n
 }
 
+// isFull is what unfit says of a worker that has as many tasks as it takes.
+const isFull = "is full"
+
 // unfit says why a worker cannot run a task; "" if it can.
 func (c *Core) unfit(j *job, t *task, w *worker) string {
 	stage := j.Stages[t.key.Stage].Name
@@ -547,7 +562,7 @@ func (c *Core) unfit(j *job, t *task, w *worker) string {
 	case w.logSilent(c):
 		return "cannot reach the log"
 	case w.Capacity > 0 && c.load(w, "", 0) >= w.Capacity:
-		return "is full"
+		return isFull
 	}
 	return ""
 }
@@ -560,7 +575,7 @@ func (c *Core) balance() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[name]
-		if j.phase != Running {
+		if j.phase != Running || j.moves.running {
 			continue
 		}
 		for _, t := range c.of(j) {

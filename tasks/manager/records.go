@@ -16,11 +16,14 @@ type Job struct {
 	Stop bool
 	// Savepoint is the number of the requested savepoint, 0: none.
 	Savepoint uint64
+	// Rescale is the number of the newest request to move key groups that has no outcome yet, 0: none.
+	Rescale uint64
 }
 
 // Stage is one stage of a job.
 type Stage struct {
-	Name  string
+	Name string
+	// Tasks is the number of tasks in the job's settings; Planned says how many it has now.
 	Tasks int
 	// Together: its tasks share one attempt with the tasks of all other stages of the job that have
 	// it, and start, fail and move together (protocol aligned). Sinks do not have it.
@@ -72,6 +75,9 @@ type Placement struct {
 	Worker, Nonce, Addr string
 	Attempt             int
 	Ended               bool
+	// Newcomer: the task waits for the plan that makes it one of its stage. Left: it is none of its
+	// stage, any more or yet.
+	Newcomer, Left bool
 }
 
 // TaskKey identifies a task by its job's name, its stage and its number.
@@ -116,7 +122,9 @@ type TaskReport struct {
 	Task    int    `json:"task"`
 	Attempt int    `json:"attempt"`
 	State   string `json:"state"`
-	Error   string `json:"error,omitempty"`
+	// Instance is the number of the instance, 0 until it has replaced its predecessors.
+	Instance uint64 `json:"instance,omitempty"`
+	Error    string `json:"error,omitempty"`
 	// User: TaskFailed, caused by the job's own code.
 	User bool `json:"user,omitempty"`
 }
@@ -152,6 +160,11 @@ const (
 	Save
 	// Note: write a job log entry (Detail; Job may be empty).
 	Note
+	// Move: move key groups as the requests and the newest plan ask for; answer with Planned when
+	// there is a new plan, and at the end with Moved.
+	Move
+	// Hold: end a Move as soon as possible.
+	Hold
 )
 
 // String is for scripts.
@@ -163,15 +176,25 @@ func (a Action) String() string {
 		return "copy " + a.Job
 	case Save:
 		return "save " + a.Job
+	case Move:
+		return "move " + a.Job
+	case Hold:
+		return "hold " + a.Job
 	case Place:
 		p := a.Placement
 		switch {
 		case p.Ended:
 			return fmt.Sprintf("ended %v", p.Task)
+		case p.Left:
+			return fmt.Sprintf("left %v", p.Task)
 		case p.Nonce == "":
 			return fmt.Sprintf("withdraw %v", p.Task)
 		}
-		return fmt.Sprintf("place %v with %s, attempt %d", p.Task, p.Worker, p.Attempt)
+		what := ""
+		if p.Newcomer {
+			what = ", a newcomer"
+		}
+		return fmt.Sprintf("place %v with %s, attempt %d%s", p.Task, p.Worker, p.Attempt, what)
 	case SetPhase:
 		if a.Detail != "" {
 			return fmt.Sprintf("phase %s %s: %s", a.Job, a.Phase, a.Detail)

@@ -13,16 +13,18 @@ import (
 // A scenario tests one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
-//	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [restarts=N] [format=F] [label=K:V]   what etcd holds of a job
+//	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [rescale=N] [restarts=N] [format=F] [label=K:V]   what etcd holds of a job
 //	copied JOB [WHY] | saved JOB [stop] [WHY]     the outcome of a savepoint
 //	forget NAME                   it was deleted
 //	worker NAME [nonce=N] [addr=A] [stages=A,B] [tasks=N] [format=F] [label=K:V]   it registers
 //	lease NAME gone|back          its lease
-//	was JOB/S/T NAME nonce=N | ended | nobody [attempt=N]   what an earlier manager wrote
+//	was JOB/S/T NAME nonce=N [newcomer] | ended | left | nobody [attempt=N]   what an earlier manager wrote
 //	phase JOB PHASE               the same
 //	load                          begin with it
 //	registered JOB [attempt=N] [refused WHY]   N is the newest in the log
-//	report NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code
+//	report NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code; starting: running, its predecessors not replaced
+//	planned JOB N,N [members=N,N] [goal]   the newest plan: the tasks of the stages
+//	enter JOB/S/T | silent JOB/S/T | moved JOB [done]   what the Move in progress asks and says
 //	lost NAME [refused]
 //	tick MS                       time passes; all workers that are set to "unmute" report
 //	sleep MS                      the manager itself does not run for so long
@@ -95,6 +97,14 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
+// ints parses numbers that are separated by commas.
+func (s *scenario) ints(text string) (n []int) {
+	for _, w := range list(text) {
+		n = append(n, s.Int(w))
+	}
+	return n
+}
+
 func label(text string) map[string]string {
 	k, v, ok := strings.Cut(text, ":")
 	if !ok {
@@ -130,8 +140,10 @@ func (s *scenario) do(words []string) {
 		if n := o["restarts"]; n != "" {
 			j.MaxRestarts = s.Int(n)
 		}
-		if n := o["savepoint"]; n != "" {
-			j.Savepoint = uint64(s.Int(n))
+		for k, to := range map[string]*uint64{"savepoint": &j.Savepoint, "rescale": &j.Rescale} {
+			if n := o[k]; n != "" {
+				*to = uint64(s.Int(n))
+			}
 		}
 		for _, st := range list(o["stages"]) {
 			n, of, _ := strings.Cut(st, ":")
@@ -165,9 +177,12 @@ func (s *scenario) do(words []string) {
 		switch words[2] {
 		case "ended":
 			p.Ended = true
+		case "left":
+			p.Left = true
 		case "nobody":
 		default:
 			p.Worker, p.Nonce, p.Addr = words[2], o["nonce"], "at-"+words[2]
+			_, p.Newcomer = o["newcomer"]
 			s.placed[p.Task] = p
 		}
 		s.placements = append(s.placements, p)
@@ -183,6 +198,24 @@ func (s *scenario) do(words []string) {
 			why = strings.Join(words[3:], " ")
 		}
 		s.core.Registered(s.now, name, s.ids[name], attempt, why)
+		s.act()
+	case "planned":
+		_, goal := o["goal"]
+		stay := s.ints(words[2])
+		members := stay
+		if o["members"] != "" {
+			members = s.ints(o["members"])
+		}
+		s.core.Planned(s.now, name, stay, members, goal)
+		s.act()
+	case "enter":
+		s.Printf("%v", s.core.Enter(s.now, s.key(name)))
+		s.act()
+	case "silent":
+		s.Printf("%v", s.core.Silent(s.key(name)))
+	case "moved":
+		_, done := o["done"]
+		s.core.Moved(s.now, name, done)
 		s.act()
 	case "copied":
 		s.core.Copied(s.now, name, strings.Join(words[2:], " "))
@@ -254,16 +287,19 @@ func (s *scenario) report(name string, words []string) {
 			state, why, _ := strings.Cut(v, ":")
 			tk := s.key(k)
 			said[tk] = true
-			tr := TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: s.Int(attempt), State: state, Error: why}
-			if state == "user" {
+			tr := TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: s.Int(attempt), State: state, Error: why, Instance: 1}
+			switch state {
+			case "user":
 				tr.State, tr.User = TaskFailed, true
+			case "starting":
+				tr.State, tr.Instance = TaskRunning, 0
 			}
 			r.Tasks = append(r.Tasks, tr)
 		}
 	}
 	for k, p := range s.placed {
 		if p.Nonce == w.Nonce && !said[k] && !p.Ended {
-			r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task, Attempt: p.Attempt, State: TaskRunning})
+			r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task, Attempt: p.Attempt, State: TaskRunning, Instance: 1})
 		}
 	}
 	for _, k := range s.copies[name] {
@@ -276,6 +312,9 @@ func (s *scenario) status() {
 	st := s.core.Status()
 	for _, j := range st.Jobs {
 		s.Printf("job %s %s %s", j.Name, j.Phase, j.Detail)
+		if j.Rescale != "" {
+			s.Printf("  %s", j.Rescale)
+		}
 		for _, t := range j.Tasks {
 			s.Printf("  %s/%d %s %s attempt %d %s", t.Stage, t.Task, t.State, t.Worker, t.Attempt, t.Why)
 		}

@@ -20,13 +20,15 @@ type JobStatus struct {
 	Phase  Phase        `json:"phase"`
 	Detail string       `json:"detail,omitempty"`
 	Tasks  []TaskStatus `json:"tasks"`
+	// Rescale says how far a rescale is; empty if none is under way.
+	Rescale string `json:"rescale,omitempty"`
 }
 
 // TaskStatus is one task of a Status.
 type TaskStatus struct {
 	Stage   string `json:"stage"`
 	Task    int    `json:"task"`
-	State   string `json:"state"` // waiting, placed, resting or ended
+	State   string `json:"state"` // waiting, placed, resting, drained or ended
 	Worker  string `json:"worker,omitempty"`
 	Attempt int    `json:"attempt"`
 	// Why it waits or rests, or why its placement changed.
@@ -47,9 +49,9 @@ func (c *Core) Status() Status {
 	var s Status
 	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
 		j := c.jobs[name]
-		js := JobStatus{Name: name, Phase: j.phase, Detail: j.detail}
+		js := JobStatus{Name: name, Phase: j.phase, Detail: j.detail, Rescale: c.newcomers(j)}
 		for _, t := range c.of(j) {
-			if t.key.Stage >= len(j.Stages) {
+			if t.key.Stage >= len(j.Stages) || t.state == left {
 				continue
 			}
 			ts := TaskStatus{Stage: j.Stages[t.key.Stage].Name, Task: t.key.Task, State: t.state.String(), Attempt: t.attempt, Why: t.why}
