@@ -164,6 +164,8 @@ type Job struct {
 	// process them; LastSkipped is the reason for one of the latest.
 	Skipped     uint64 `json:"skipped"`
 	LastSkipped string `json:"last_skipped,omitempty"`
+	// Rescale says how far a rescale is; empty if none is under way, or the manager did not answer.
+	Rescale string `json:"rescale,omitempty"`
 }
 
 // Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
@@ -230,6 +232,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
 		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
+		Rescale: said.Rescale,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")
@@ -242,13 +245,13 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 			}
 		}
 	}
-	n, err := spec.Tasks()
+	present, err := o.tasks(name)
 	if err != nil {
 		return j
 	}
 	for s, stage := range spec.Plan.Stages {
 		rates := Stage{Stage: stage.Name}
-		for i := range n[s] {
+		for _, i := range present[s] {
 			key := manager.TaskKey{Job: name, Stage: s, Task: i}
 			t := o.task(key, stage.Name, why[key])
 			t.key = key
@@ -293,6 +296,34 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 		j.Watermark = exec.MinTime
 	}
 	return j
+}
+
+// tasks returns the numbers of a job's tasks, by stage: those that the newest plan has, those that
+// have not left since, and those that wait for the next one.
+func (o *Overview) tasks(name string) ([][]int, error) {
+	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
+	n, err := spec.Tasks()
+	if err != nil {
+		return nil, err
+	}
+	if len(st.Tasks) == len(n) {
+		n = st.Tasks
+	}
+	all := make([][]int, len(n))
+	for s := range n {
+		for i := range n[s] {
+			all[s] = append(all[s], i)
+		}
+	}
+	for k, a := range o.View.Tasks {
+		if k.Job == name && k.Stage < len(n) && k.Task >= n[k.Stage] && !a.Left && !a.Ended {
+			all[k.Stage] = append(all[k.Stage], k.Task)
+		}
+	}
+	for s := range all {
+		slices.Sort(all[s])
+	}
+	return all, nil
 }
 
 func (o *Overview) task(k manager.TaskKey, stage string, said manager.TaskStatus) Task {

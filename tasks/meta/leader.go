@@ -112,6 +112,9 @@ func (l *Leader) Write(ctx context.Context, changes []Change) error {
 	return nil
 }
 
+// Leads returns ErrDeposed if it leads no more.
+func (l *Leader) Leads(ctx context.Context) error { return l.txn(ctx, nil) }
+
 func (l *Leader) txn(ctx context.Context, ops []clientv3.Op) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

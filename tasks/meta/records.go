@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -29,6 +30,30 @@ type Job struct {
 	Submitted time.Time   `json:"submitted"`
 	// Savepoint is a requested savepoint; nil: none.
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
+	// Rescale are the requests to move key groups that have no outcome yet, at most one a stage.
+	Rescale []Rescale `json:"rescale,omitempty"`
+}
+
+// Rescale is a request to move key groups of a stage (tasks.Rescale).
+type Rescale struct {
+	Stage string `json:"stage"`
+	// Number distinguishes the job's requests; it rises.
+	Number   uint64 `json:"number"`
+	Tasks    int    `json:"tasks,omitempty"`
+	Strategy string `json:"strategy,omitempty"`
+	Owners   []int  `json:"owners,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	ID       string `json:"id,omitempty"`
+	// Cancel: no further key groups are to move.
+	Cancel bool `json:"cancel,omitempty"`
+}
+
+// Rescaled is the outcome of a Rescale.
+type Rescaled struct {
+	tasks.Rescaled
+	Number uint64 `json:"number"`
+	// Error is why it was refused, or cannot be completed.
+	Error string `json:"error,omitempty"`
 }
 
 // Savepoint is a request for a savepoint.
@@ -79,6 +104,16 @@ type State struct {
 	Since  time.Time `json:"since"`
 	// Saved is the newest savepoint that was requested.
 	Saved *Saved `json:"saved,omitempty"`
+	// Tasks is the number of tasks of each stage as of the newest plan in the log; empty: as in the
+	// job's settings.
+	Tasks []int `json:"tasks,omitempty"`
+	// Rescaled are the outcomes of the newest requests to move key groups, at most one a stage.
+	Rescaled []Rescaled `json:"rescaled,omitempty"`
+}
+
+// Answered reports whether a request has an outcome.
+func (s *State) Answered(r *Rescale) bool {
+	return slices.ContainsFunc(s.Rescaled, func(d Rescaled) bool { return d.Stage == r.Stage && d.Number >= r.Number })
 }
 
 // Assignment says which worker runs a task.
@@ -95,6 +130,10 @@ type Assignment struct {
 	Attempt int `json:"attempt"`
 	// Ended: the task has committed the end of its input.
 	Ended bool `json:"ended,omitempty"`
+	// Newcomer: the task waits for the plan that makes it one of its stage. Left: it is none of its
+	// stage, any more or yet.
+	Newcomer bool `json:"newcomer,omitempty"`
+	Left     bool `json:"left,omitempty"`
 }
 
 // Worker is a process that offers to run tasks.

@@ -14,6 +14,8 @@ import (
 	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/runtime"
 )
 
 // executor runs the tasks of one job in this process.
@@ -21,6 +23,9 @@ type executor struct {
 	tasks atomic.Pointer[tasks.Executor]
 	drain atomic.Uint64 // the savepoint for which sources are to stop
 	mu    sync.Mutex    // for join
+	// life ends with the last task of the job here; end ends it.
+	life context.Context
+	end  context.CancelFunc
 }
 
 // drainFor sets the savepoint for which the job's sources are to stop, 0: none.
@@ -70,32 +75,40 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 	for key, as := range v.Tasks {
 		st := v.States[key.Job]
 		job, known := v.Jobs[key.Job]
-		if as.Nonce != w.me.Nonce || as.Ended || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining {
+		if as.Nonce != w.me.Nonce || as.Ended || as.Left || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining {
 			continue
 		}
-		w.executorOf(st.ID).drainFor(draining(job, st))
+		w.executorOf(ctx, st.ID).drainFor(draining(job, st))
 		wanted[key] = true
 		have := w.tasks[key]
 		if have != nil && have.id == st.ID && have.report.Attempt >= as.Attempt {
 			continue
 		}
-		w.begin(ctx, key, w.attempt(as.Attempt, st.ID), job.Spec, st.ID)
+		w.begin(ctx, key, w.attempt(as.Attempt, st.ID), job.Spec, st.ID, as.Newcomer)
 	}
 	w.standBy(ctx, w.copies(v, wanted))
 	for key, a := range w.tasks {
 		switch {
 		case wanted[key]:
 		case a.report.State != manager.TaskRunning:
-			if v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended || v.States[key.Job].ID != a.id {
+			if v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended || v.Tasks[key].Left || v.States[key.Job].ID != a.id {
 				delete(w.tasks, key) // the manager knows how it ended
 				w.dismiss(a.id)
 			}
 		case !a.stopped:
-			w.tell(key.Job, "task %s/%d/%d: assigned to another worker; stopping", key.Job, key.Stage, key.Task)
+			w.tell(key.Job, "task %s/%d/%d: %s; stopping", key.Job, key.Stage, key.Task, withdrawn(v.Tasks[key]))
 			a.stop()
 			w.run.Go(func() { endOf(a) })
 		}
 	}
+}
+
+// withdrawn says why a task is not this worker's any more.
+func withdrawn(as meta.Assignment) string {
+	if as.Left {
+		return "no plan has named it"
+	}
+	return "assigned to another worker"
 }
 
 // draining returns the number of the savepoint for which a job's sources are to stop.
@@ -118,7 +131,10 @@ func (w *worker) dismiss(id string) {
 			return
 		}
 	}
-	delete(w.executors, id)
+	if c := w.executors[id]; c != nil {
+		c.end()
+		delete(w.executors, id)
+	}
 }
 
 // endOf kills a task that does not stop soon by itself: it cannot commit, because the log is
@@ -143,8 +159,10 @@ func (w *worker) attempt(number int, id string) tasks.Attempt {
 	return tasks.Attempt{Number: uint64(number), Nonce: h.Sum64()}
 }
 
-// begin starts an instance of a task. The caller holds w.mu.
-func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) {
+// begin starts an instance of a task; newcomer: it waits for the plan that names it. The caller holds
+// w.mu.
+func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string, newcomer bool) {
+	c := w.executorOf(ctx, id)
 	ctx, cancel := context.WithCancel(ctx)
 	before := w.tasks[key]
 	a := &assigned{
@@ -152,7 +170,6 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: int(of.Number), State: manager.TaskRunning},
 	}
 	w.tasks[key] = a
-	c := w.executorOf(id)
 	w.say()
 	w.run.Go(func() {
 		defer close(a.done)
@@ -161,16 +178,17 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 			before.kill()
 			<-before.done
 		}
-		err := w.runTask(ctx, a, c, key, of, spec, id)
+		err := w.runTask(ctx, a, c, key, of, spec, id, newcomer)
 		w.ended(a, err)
 	})
 }
 
 // executorOf returns the executor of a job. The caller holds w.mu.
-func (w *worker) executorOf(id string) *executor {
+func (w *worker) executorOf(ctx context.Context, id string) *executor {
 	c := w.executors[id]
 	if c == nil {
 		c = new(executor)
+		c.life, c.end = context.WithCancel(ctx)
 		w.executors[id] = c
 	}
 	return c
@@ -188,11 +206,14 @@ func (w *worker) join(ctx context.Context, c *executor, spec *tasks.Spec, id str
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBuild, err)
 	}
-	joined, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
+	joined, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints, Observer: w.observe})
 	if err != nil {
 		return err
 	}
 	c.tasks.Store(joined)
+	if h := joined.Config().Handover; h != nil {
+		w.run.Go(func() { w.follow(c.life, spec.Name, h) })
+	}
 	for n, told := c.drain.Load(), false; !told; { // drainFor may be setting another one
 		joined.Drain(n)
 		now := c.drain.Load()
@@ -201,18 +222,46 @@ func (w *worker) join(ctx context.Context, c *executor, spec *tasks.Spec, id str
 	return nil
 }
 
-func (w *worker) runTask(ctx context.Context, a *assigned, c *executor, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) error {
+// follow tells a job's tasks in this process of new plans, until ctx ends.
+func (w *worker) follow(ctx context.Context, job string, h runtime.Handover) {
+	for ctx.Err() == nil {
+		err := h.Follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.opt.Logger.Warn("cannot follow the plans of a job; trying again", "job", job, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// observe is told the steps of tasks: the manager waits for newcomers.
+func (w *worker) observe(e observe.Event) {
+	if e.Step == observe.RescaleSilent {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.say()
+	}
+}
+
+func (w *worker) runTask(ctx context.Context, a *assigned, c *executor, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string, newcomer bool) error {
 	if err := w.join(ctx, c, spec, id); err != nil {
 		return err
 	}
-	r, err := c.tasks.Load().Begin(ctx, key.Stage, key.Task, of)
+	r, err := c.tasks.Load().Prepare(key.Stage, key.Task, of, newcomer)
 	if err != nil {
 		return err
 	}
+	c.tasks.Load().Start(ctx, r)
 	w.mu.Lock()
 	a.running = r
 	if a.stopped {
 		r.Stop()
+	}
+	if newcomer {
+		w.say() // it may wait for its plan already
 	}
 	w.mu.Unlock()
 	warm := ""

@@ -45,7 +45,10 @@ func TestFirstIsTakenAway(t *testing.T) {
 		built.Add(1)
 		return plan, nil
 	}}}
-	c := new(executor)
+	life, end := context.WithCancel(t.Context())
+	defer w.run.Wait()
+	defer end()
+	c := &executor{life: life}
 	c.drainFor(7)
 	ctx, leave := context.WithCancel(t.Context())
 	w.log = leaving{log, leave}

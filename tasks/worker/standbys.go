@@ -32,7 +32,7 @@ func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKe
 			wanted[key] = w.standby[key]
 			continue
 		}
-		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining || as.Ended || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
+		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining || as.Ended || as.Left || as.Newcomer || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
 			continue
 		}
 		j := manager.Job{Name: key.Job, Program: job.Spec.Program, Format: job.Spec.Format, Labels: job.Spec.Labels, Standbys: job.Spec.Standbys}
@@ -61,10 +61,10 @@ func (w *worker) standBy(ctx context.Context, wanted map[meta.TaskKey]*standby) 
 		if w.standby[key] != nil {
 			continue
 		}
+		c := w.executorOf(ctx, s.id)
 		ctx, cancel := context.WithCancel(ctx)
 		s.cancel = cancel
 		w.standby[key] = s
-		c := w.executorOf(s.id)
 		w.run.Go(func() {
 			defer cancel()
 			err := w.join(ctx, c, s.spec, s.id)

@@ -311,7 +311,11 @@ func (w *worker) report() (manager.Report, <-chan struct{}) {
 		r.LogSilent = s.Milliseconds()
 	}
 	for _, a := range w.tasks {
-		r.Tasks = append(r.Tasks, a.report)
+		t := a.report
+		if a.running != nil {
+			t.Instance = a.running.Instance()
+		}
+		r.Tasks = append(r.Tasks, t)
 	}
 	r.Standbys = w.standbys()
 	return r, w.changed
@@ -388,7 +392,7 @@ func (w *worker) gauges(r *prometheus.Registry) {
 				"instance": float64(t.Instance), "items_in_total": float64(t.ItemsIn), "items_out_total": float64(t.ItemsOut),
 				"bytes_in_total": float64(t.BytesIn), "bytes_out_total": float64(t.BytesOut), "commits_total": float64(t.Commits),
 				"late_total": float64(t.Late), "skipped_total": float64(t.Skipped), "watermark_ms": float64(t.Watermark), "position_lsn": float64(t.Position),
-				"state_keys": float64(t.StateKeys), "state_bytes": float64(t.StateBytes), "held_bytes": float64(t.HeldBytes), "behind_records": float64(ts.Behind), "latency_p50_ms": float64(t.LatencyP50), "latency_p99_ms": float64(t.LatencyP99),
+				"state_keys": float64(t.StateKeys), "key_groups": float64(t.KeyGroups), "state_bytes": float64(t.StateBytes), "held_bytes": float64(t.HeldBytes), "behind_records": float64(ts.Behind), "latency_p50_ms": float64(t.LatencyP50), "latency_p99_ms": float64(t.LatencyP99),
 			} {
 				emit(name, v, at...)
 			}

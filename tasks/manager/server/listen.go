@@ -92,6 +92,10 @@ func (r *term) register(ctx context.Context, name string, j meta.Job, tell func(
 		if err == nil {
 			attempt, err = tasks.NewestAttempt(try, r.opt.Log, id)
 		}
+		var p newestPlan
+		if err == nil {
+			p, err = r.newestPlan(try, id)
+		}
 		cancel()
 		switch {
 		case err == nil:
@@ -99,6 +103,7 @@ func (r *term) register(ctx context.Context, name string, j meta.Job, tell func(
 				st := r.states[name]
 				st.ID = id
 				r.states[name] = st
+				r.planned(name, &p)
 				r.core.Registered(now(), name, id, int(attempt), "")
 			})
 			return

@@ -40,6 +40,9 @@ func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pe
 	if err := j.Spec.Savable(); err != nil {
 		return nil, err
 	}
+	if err := r.finishStep(ctx, j, id); err != nil {
+		return nil, err
+	}
 	if m.held, err = tasks.TakeHold(ctx, r.opt.Log, id, fmt.Sprintf("savepoint %s, by manager %s", j.Savepoint.Name, r.opt.Me.Name), sharedlog.First); err != nil {
 		return nil, err
 	}

@@ -152,6 +152,8 @@ type term struct {
 	jobs    map[string]meta.Job
 	states  map[string]meta.State
 	pending map[string]*pendingSavepoint  // savepoints in progress, by job
+	drives  map[string]*drive             // rescales in progress, by job
+	changed map[string]bool               // jobs whose state is to be written
 	streams map[string]context.CancelFunc // by address
 	input   chan func()                   // inputs of the core, run by the loop
 }
@@ -167,7 +169,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, input: make(chan func(), 64),
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, changed: map[string]bool{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -178,6 +180,11 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		select {
 		case r.input <- f:
 		case <-ctx.Done():
+		}
+	}
+	for name, st := range r.states {
+		if st.ID != "" {
+			wg.Go(func() { r.learn(ctx, name, st.ID, tell) })
 		}
 	}
 	// Views are not queued with other inputs: the core decides after each view, or else it would
@@ -204,10 +211,11 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		case <-l.Done():
 			return errors.New("the lease was lost")
 		case said := <-s.asked:
-			said <- r.core.Status()
+			said <- r.status()
 			continue
 		case v := <-views:
 			r.view(v)
+			r.tidy(ctx, v, &wg)
 		case f := <-r.input:
 			f()
 			for range len(r.input) { // handle all waiting inputs, then decide once
@@ -219,6 +227,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 			return err
 		}
 		r.abandon()
+		r.refresh()
 		r.listen(ctx, tell, &wg)
 	}
 }
@@ -236,7 +245,7 @@ func (r *term) load(v meta.View) {
 	var placements []manager.Placement
 	for _, a := range v.Tasks {
 		placements = append(placements, manager.Placement{
-			Task: a.Key(), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
+			Task: a.Key(), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended, Newcomer: a.Newcomer, Left: a.Left,
 		})
 	}
 	r.core.Load(phases, ids, placements)
@@ -250,6 +259,9 @@ func (r *term) view(v meta.View) {
 		job, err := describe(j)
 		if err != nil {
 			job = manager.Job{Name: name} // Register will report what is wrong
+		}
+		for _, a := range r.asked(name) {
+			job.Rescale = max(job.Rescale, a.Number)
 		}
 		jobs = append(jobs, job)
 	}
@@ -285,6 +297,14 @@ func describe(j meta.Job) (manager.Job, error) {
 // act carries out the core's actions. A failed write ends the term of leadership.
 func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) error {
 	var changes []meta.Change
+	state := func(name string) {
+		st := r.states[name]
+		i := slices.IndexFunc(changes, func(c meta.Change) bool { return c.State != nil && c.Job == name })
+		if i < 0 {
+			i, changes = len(changes), append(changes, meta.Change{Job: name})
+		}
+		changes[i].State = &st // a transaction may write a key only once
+	}
 	for _, a := range r.core.Tick(now()) {
 		switch a.Kind {
 		case manager.Register:
@@ -297,10 +317,17 @@ func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) e
 			j, id, m := r.jobs[a.Job], r.states[a.Job].ID, r.pending[a.Job]
 			delete(r.pending, a.Job)
 			wg.Go(func() { r.save(ctx, j, id, m, tell) })
+		case manager.Move:
+			r.move(ctx, a.Job, tell, wg)
+		case manager.Hold:
+			if d := r.drives[a.Job]; d != nil {
+				d.cancel()
+			}
 		case manager.Place:
 			p := a.Placement
 			changes = append(changes, meta.Change{Assign: &meta.Assignment{
 				Job: p.Task.Job, Stage: p.Task.Stage, Task: p.Task.Task, Worker: p.Worker, Nonce: p.Nonce, Addr: p.Addr, Attempt: p.Attempt, Ended: p.Ended,
+				Newcomer: p.Newcomer, Left: p.Left,
 			}})
 			if p.Nonce != "" {
 				r.say(p.Task.Job, fmt.Sprintf("task %v: given to worker %s, attempt %d", p.Task, p.Worker, p.Attempt))
@@ -309,15 +336,17 @@ func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) e
 			st := r.states[a.Job]
 			st.Phase, st.Detail, st.Since = a.Phase, a.Detail, time.Now().UTC()
 			r.states[a.Job] = st
-			i := slices.IndexFunc(changes, func(c meta.Change) bool { return c.State != nil && c.Job == a.Job })
-			if i < 0 {
-				i, changes = len(changes), append(changes, meta.Change{Job: a.Job})
-			}
-			changes[i].State = &st // a transaction may write a key only once
+			state(a.Job)
 			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
 		case manager.Note:
 			r.say(a.Job, a.Detail)
 		}
+	}
+	for name := range r.changed {
+		if _, known := r.jobs[name]; known {
+			state(name)
+		}
+		delete(r.changed, name)
 	}
 	if len(changes) == 0 {
 		return nil
