@@ -96,7 +96,7 @@ func newJob() *cobra.Command {
 
 A job is described by the program that can run it (nexmark plan, say). The task manager
 gives its tasks to workers: processes of that program (nexmark worker).`,
-	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs(), newDeadLetters())
+	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobRescale(), newJobWait(), newJobDelete(), newJobLogs(), newDeadLetters())
 }
 
 func oneJob(cmd *cobra.Command, args []string) error {
@@ -405,6 +405,9 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Skipped > 0 {
 			fmt.Fprintf(t, "\t%s\n", skipped(&j))
 		}
+		if j.Rescale != "" {
+			fmt.Fprintf(t, "\t%s\n", j.Rescale)
+		}
 		for _, task := range j.Tasks {
 			if task.Why != "" && task.State != "running" && task.State != "ended" {
 				fmt.Fprintf(t, "\t%s/%d %s: %s\n", task.Stage, task.Task, task.State, task.Why)
@@ -423,20 +426,23 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	if j.Skipped > 0 {
 		fmt.Fprintf(w, "  %s\n", skipped(&j))
 	}
+	if j.Rescale != "" {
+		fmt.Fprintf(w, "  %s\n", j.Rescale)
+	}
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
 		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)
 	defer metrics(w, j.Tasks)
 	defer stageRates(w, []jobs.Job{j})
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	defer t.Flush()
-	fmt.Fprintln(t, "STAGE\tTASK\tSTATE\tWORKER\tATTEMPT\tINSTANCE\tITEMS IN\tOUT\tSTATE KEYS\tWATERMARK\tBEHIND\tLATENCY p50/p99\t")
+	fmt.Fprintln(t, "STAGE\tTASK\tSTATE\tWORKER\tATTEMPT\tINSTANCE\tITEMS IN\tOUT\tKEY GROUPS\tSTATE KEYS\tWATERMARK\tBEHIND\tLATENCY p50/p99\t")
 	for _, task := range j.Tasks {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t", task.Stage, task.Task, task.State, task.Worker, task.Attempt)
 		if st := task.Status; st != nil {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%s\t%d\t%s", st.Status.Instance, st.Status.Items(), st.Status.ItemsOut, st.Status.StateKeys,
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%s\t%d\t%s", st.Status.Instance, st.Status.Items(), st.Status.ItemsOut, st.Status.KeyGroups, st.Status.StateKeys,
 				eventTime(st.Status.Watermark), st.Behind, latency(st.Status.LatencyP50, st.Status.LatencyP99))
 		} else {
-			fmt.Fprint(t, "\t\t\t\t\t\t")
+			fmt.Fprint(t, "\t\t\t\t\t\t\t")
 		}
 		fmt.Fprintf(t, "\t%s\n", task.Why)
 	}

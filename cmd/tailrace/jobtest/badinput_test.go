@@ -3,10 +3,12 @@ package jobtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -81,6 +83,55 @@ var _ = Describe("what is wrong is said", func() {
 		Expect(worker()).To(ContainSubstring("tailrace up prints them"))
 		By("an address that others can reach")
 		Expect(worker("--log", seq, "--listen", "0.0.0.0:0")).To(ContainSubstring("--insecure"))
+	})
+
+	It("by a rescale that is impossible, or must wait", func() {
+		world.Lasting(func(times int) {
+			w := world.New()
+			w.Worker("full", "--tasks", "4")
+			w.Workers(1)
+			j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000})
+			w.Grown(j, 200)
+			// rescale runs the command, which must end with this code.
+			rescale := func(code int, args ...string) string {
+				out, err := w.Exec(world.Binaries.Tailrace, append([]string{"job", "rescale", "job"}, args...)...)
+				var exit *exec.ExitError
+				if code == 0 {
+					Expect(err).NotTo(HaveOccurred(), out)
+				} else if !errors.As(err, &exit) || exit.ExitCode() != code {
+					w.MustRun(j)
+					Fail(fmt.Sprintf("%v: exit code %d is wanted: %v: %s", args, code, err, out))
+				}
+				return out
+			}
+			Expect(rescale(2)).To(ContainSubstring("--stage: which one?"))
+			Expect(rescale(2, "--stage", "sellers")).To(ContainSubstring("how many tasks is stage sellers to have?"))
+			Expect(rescale(2, "--stage", "sellers", "--parallelism", "3", "--repartition", "best")).To(ContainSubstring("sticky, range, hash"))
+			Expect(rescale(2, "--stage", "sellers", "--parallelism", "3", "--owners", os.DevNull)).To(ContainSubstring("no list of numbers"))
+			Expect(rescale(2, "--cancel", "--parallelism", "3")).To(ContainSubstring("one of them"))
+			Expect(rescale(1, "--stage", "rows", "--parallelism", "2")).To(ContainSubstring("it is a sink; rescale a stage before it"))
+			Expect(rescale(1, "--stage", "sellers", "--parallelism", "65")).To(ContainSubstring("64 key groups: at most 64"))
+			waits := "newcomer sellers/2 found no worker: 1 worker, capacity 4 of 4"
+			Expect(rescale(1, "--stage", "sellers", "--parallelism", "5", "--patience", "500ms")).To(And(
+				ContainSubstring("it has taken 500ms, and the rescale continues: rescaling sellers 2 → 5: 0 of 38 key groups moved; "+waits), ContainSubstring("--cancel")))
+			Expect(w.Tailrace("job", "describe", "job")).To(ContainSubstring(waits))
+			Expect(rescale(0, "--cancel")).To(ContainSubstring("stage sellers has 2 tasks (before: 2): 0 of 64 key groups moved"))
+			Expect(w.Tailrace("job", "describe", "job")).NotTo(ContainSubstring("rescaling"))
+			By("which goes on as soon as there is a worker")
+			Expect(rescale(0, "--stage", "sellers", "--parallelism", "3", "--detach")).To(ContainSubstring("asked for"))
+			w.Worker("other")
+			Eventually(func() []int {
+				v, err := w.View()
+				Expect(err).NotTo(HaveOccurred())
+				return v.States["job"].Tasks
+			}, world.Patience, 10*time.Millisecond).Should(Equal([]int{1, 3, 1}))
+			owners := filepath.Join(w.Dir, "owners")
+			Expect(os.WriteFile(owners, []byte("["+strings.Repeat("0,", 63)+"1]"), 0o600)).To(Succeed())
+			Expect(rescale(0, "--stage", "sellers", "--parallelism", "2", "--owners", owners, "--batch", "0", "--json")).To(And(ContainSubstring(`"strategy": "owners"`), ContainSubstring(`"to": 2`)))
+			w.Finish(j)
+			j.Right()
+			Expect(rescale(1, "--stage", "sellers", "--parallelism", "3")).To(ContainSubstring("the key groups of a job that runs can move"))
+		})
 	})
 
 	It("by jobs that cannot run, which wait and lose nothing", func() {
