@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault job-faults rescale-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -58,6 +58,8 @@ upgrade-test: ## processes of the version before are replaced one by one, under 
 	scripts/upgrade-test.sh
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
 	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest/faulttest -ginkgo.focus random -ginkgo.v
+rescale-faults: ## 100 random rescales of jobs on workers, a process killed or stopped in each (TAILRACE_RESCALES=N for others)
+	TAILRACE_RESCALES=$${TAILRACE_RESCALES:-100} go test -v -timeout 120m ./cmd/tailrace/jobtest/faulttest -ginkgo.focus 'rescaled at random' -ginkgo.v
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)
