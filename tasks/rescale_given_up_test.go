@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -73,6 +76,60 @@ func TestRescaleGivenUp(t *testing.T) {
 			})
 		}
 	}
+}
+
+// slowStart is a log in which the first instance of a task is slow to replace its predecessors: it is
+// killed meanwhile, and completes when another instance has done so, or is not going to.
+type slowStart struct {
+	sharedlog.Log
+	key     string // the end of the metadata key
+	calls   atomic.Int64
+	started chan struct{} // closed at the first call
+	second  chan struct{} // closed behind the second one
+}
+
+func (l *slowStart) CompareAndSet(ctx context.Context, key string, old, value []byte) (sharedlog.Change, error) {
+	if !strings.HasPrefix(key, "I/") || !strings.HasSuffix(key, l.key) {
+		return l.Log.CompareAndSet(ctx, key, old, value)
+	}
+	n := l.calls.Add(1)
+	if n == 1 {
+		close(l.started)
+		<-ctx.Done()
+		select {
+		case <-l.second:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	c, err := l.Log.CompareAndSet(context.WithoutCancel(ctx), key, old, value)
+	if n == 2 {
+		close(l.second)
+	}
+	return c, err
+}
+
+// A rescale is given up while a new task is starting. The task ends before the next rescale starts
+// another instance of it, which it would replace.
+func TestGivenUpWhileATaskStarts(t *testing.T) {
+	w := newWorld(1, 20_000, 2)
+	file := filepath.Join(t.TempDir(), "out")
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
+	log := &slowStart{Log: mem.New(mem.Options{}), key: "/by-key/1", started: make(chan struct{}), second: make(chan struct{})}
+	job, err := tasks.Start(t.Context(), log, counts(t, file, g), tasks.Options{Parallelism: 1, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet})
+	require.NoError(t, err)
+	defer job.Stop()
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() {
+		<-log.started
+		giveUp()
+	}()
+	_, err = job.Rescale(ctx, tasks.Rescale{Stage: "by-key", Tasks: 2})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 2})
+	require.NoError(t, err)
+	g.open.Store(true)
+	require.NoError(t, job.Wait())
+	sameRows(t, w.want, lines(t, file))
 }
 
 // A task that has come by one rescale and left by another one has ended: the instance that Fail

@@ -115,16 +115,21 @@ func (j *Job) Enter(stage, index int) (bool, error) {
 	return err == nil, err
 }
 
-// Retire ends a task that Enter has started and that no plan names.
+// Retire ends a task that Enter has started and that no plan names. It returns when the task has
+// ended: one that is still starting could replace an instance that Enter starts next.
 func (j *Job) Retire(stage, index int) {
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	if r := j.tasks[stage][index]; r != nil {
+	r := j.tasks[stage][index]
+	if r != nil {
 		j.failed[r] = true
 		j.tasks[stage][index] = nil
+	}
+	j.mu.Unlock()
+	if r != nil {
 		r.Kill()
+		<-r.Done()
 	}
 }
 
