@@ -24,7 +24,7 @@
 //     up to 10 min.
 //  5. A task that has input and processes nothing, or that is busy with one key group (60 % of its
 //     time), gets no relief from more tasks: the decision says so, and does not count it.
-//  6. A scale-out that has added less than a fifth of the capacity that it should have added is not
+//  6. A scale-out that has never shown a fifth of the capacity that it should have added is not
 //     followed by another one for 10 min: the tasks compete for something else, such as the cores
 //     of the machine.
 //

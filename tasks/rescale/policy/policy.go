@@ -94,6 +94,15 @@ type effect struct {
 	capacity float64
 }
 
+// gain returns how much of the capacity that it should have added a scale-out has added; 0 if that is
+// not known.
+func (e *effect) gain(m *measured) float64 {
+	if e.capacity == 0 {
+		return 0
+	}
+	return (m.capacity/e.capacity - 1) / (float64(e.to)/float64(e.from) - 1)
+}
+
 // New returns the policy of a stage. It knows nothing of the past.
 func New(b Bounds) *Policy {
 	return &Policy{bounds: b, low: never, inTime: inLeast, fell: never, rose: effect{at: never}}
@@ -118,6 +127,9 @@ func (p *Policy) Next(s *Sample) Decision {
 		return Decision{n, "too few samples"}
 	}
 	m := measure(p.window)
+	if p.rose.gain(&m) >= helpShare {
+		p.rose.capacity = 0 // it has helped; what comes later has other reasons
+	}
 	switch {
 	case m.stuck >= 0:
 		p.low = never
@@ -186,10 +198,7 @@ func (p *Policy) out(now int64, m *measured, highest int) Decision {
 		return Decision{n, fmt.Sprintf("%s; at most %d tasks are wanted", why, highest)}
 	}
 	if r := &p.rose; r.to == n && r.capacity > 0 && now-r.at < helpRemind {
-		got, due := m.capacity/r.capacity-1, float64(n)/float64(r.from)-1
-		if got < helpShare*due {
-			return Decision{n, fmt.Sprintf("%s; %d tasks in place of %d can process %.0f %% more only: another scale-out would not help (are all cores busy?)", why, n, r.from, max(100*got, 0))}
-		}
+		return Decision{n, fmt.Sprintf("%s; %d tasks in place of %d can process %.0f %% more only: another scale-out would not help (are all cores busy?)", why, n, r.from, max(100*(m.capacity/r.capacity-1), 0))}
 	}
 	p.asked = effect{from: n, to: want, capacity: m.capacity}
 	return Decision{want, why}
