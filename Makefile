@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault job-faults rescale-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault job-faults rescale-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -33,6 +33,8 @@ endless: ## half an hour of query 5: memory and disk stay flat
 	scripts/endless.sh
 growth: ## how cost grows with tasks, key groups, rate
 	scripts/growth.sh
+surge: ## a rate that doubles for 30 s and falls again, on a stage that is autoscaled: tasks and latency each second
+	TAILRACE_SOAK=1 go test -count=1 -v -run 'TestSurge$$' ./tasks
 sweep: ## all queries under all protocols, quickly, into bin/sweep (SPEC=name or file for another)
 	scripts/build.sh
 	bin/nexmark sweep $${SPEC:-quick} --out bin/sweep/$$(basename $${SPEC:-quick} .yaml)

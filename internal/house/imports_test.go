@@ -109,7 +109,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 	for _, pure := range []string{
 		"sharedlog", "sequencer", "storage", "storage/assign", "operators/route", "operators/watermark", "operators/ordered",
-		"tasks/envelope", "tasks/tags", "tasks/progress", "tasks/causal", "tasks/rescale", "tasks/manager",
+		"tasks/envelope", "tasks/tags", "tasks/progress", "tasks/causal", "tasks/rescale", "tasks/rescale/policy", "tasks/manager",
 	} {
 		r, ok := rowOf(pure)
 		require.True(t, ok && r.pure, "%s is no longer pure", pure)

@@ -135,7 +135,7 @@ func (s *Scaler) rescale(ctx context.Context, from int, d *policy.Decision) {
 	}
 	if err == nil {
 		did.Result = *r
-		s.logger.Info("autoscaled", "stage", did.Stage, "from", did.From, "to", did.To, "why", did.Why)
+		s.logger.Debug("autoscaled", "stage", did.Stage, "from", did.From, "to", did.To, "why", did.Why)
 	} else {
 		did.Error = err.Error()
 		s.logger.Warn("a stage was not autoscaled", "stage", did.Stage, "from", did.From, "to", did.To, "why", did.Why, "error", err)
