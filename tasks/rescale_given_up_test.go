@@ -26,7 +26,7 @@ func gated(t *testing.T, o tasks.Options) (job *tasks.Job, finish func()) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "out")
 	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-	log, err := embedded.Open(dir, embedded.Options{FsyncInterval: time.Millisecond, SegmentBytes: 1 << 20, Logger: quiet})
+	log, err := embedded.Open(dir, embedded.Options{FsyncInterval: time.Millisecond, SegmentBytes: 1 << 20, CacheBytes: 64 << 10, Logger: quiet})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	o.Parallelism, o.Groups, o.CommitInterval, o.Logger = 1, 8, time.Millisecond, quiet
