@@ -49,5 +49,5 @@ type Result struct {
 
 // String describes a Result in one sentence.
 func (r *Result) String() string {
-	return fmt.Sprintf("stage %s has %d tasks (before: %d): %d of %d key groups moved in %d steps, %.0f ms", r.Stage, r.To, r.From, r.GroupsMoved, r.KeyGroups, r.Steps, r.SettledMS)
+	return fmt.Sprintf("stage %s: %d → %d tasks, %d of %d key groups moved in %d steps, %.0f ms", r.Stage, r.From, r.To, r.GroupsMoved, r.KeyGroups, r.Steps, r.SettledMS)
 }

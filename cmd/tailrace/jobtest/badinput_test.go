@@ -115,7 +115,7 @@ var _ = Describe("what is wrong is said", func() {
 			Expect(rescale(1, "--stage", "sellers", "--parallelism", "5", "--patience", "500ms")).To(And(
 				ContainSubstring("it has taken 500ms, and the rescale continues: rescaling sellers 2 → 5: 0 of 38 key groups moved; "+waits), ContainSubstring("--cancel")))
 			Expect(w.Tailrace("job", "describe", "job")).To(ContainSubstring(waits))
-			Expect(rescale(0, "--cancel")).To(ContainSubstring("stage sellers has 2 tasks (before: 2): 0 of 64 key groups moved"))
+			Expect(rescale(0, "--cancel")).To(ContainSubstring("stage sellers: 2 → 2 tasks, 0 of 64 key groups moved"))
 			Expect(w.Tailrace("job", "describe", "job")).NotTo(ContainSubstring("rescaling"))
 			By("which goes on as soon as there is a worker")
 			Expect(rescale(0, "--stage", "sellers", "--parallelism", "3", "--detach")).To(ContainSubstring("asked for"))
