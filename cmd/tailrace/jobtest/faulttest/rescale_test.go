@@ -32,11 +32,8 @@ var _ = Describe("a stage on workers is rescaled", func() {
 // rescalesPerJob is how many rescales the jobs of the long run have.
 const rescalesPerJob = 10
 
-// stage is the stage that is rescaled, and its index.
-const (
-	stage   = "sellers"
-	ofStage = 1
-)
+// stage is the stage that is rescaled.
+const stage = "sellers"
 
 // rescales starts a cluster with two workers, and a job.
 func rescales(protocol string, events int) (*world.World, *world.Job) {
@@ -101,13 +98,25 @@ func reached(w *world.World, j *world.Job, request uint64, n int) {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	Expect(done).To(HaveLen(1))
-	v, err := w.View()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(v.States[j.Name].Tasks[ofStage]).To(Equal(n))
+	Expect(done[0].To).To(Equal(n))
+	Eventually(func() (tasks []int) { // who has left is gone when etcd knows it
+		o, err := w.Overview()
+		if err != nil {
+			return nil
+		}
+		for _, jb := range o.Jobs() {
+			for _, t := range jb.Tasks {
+				if jb.Name == j.Name && t.Stage == stage {
+					tasks = append(tasks, t.Task)
+				}
+			}
+		}
+		return tasks
+	}, world.Patience, 10*time.Millisecond).Should(HaveLen(n))
 }
 
-// rescaledAtRandom rescales a job, and at a random moment of each rescale something happens to a process of
-// the cluster.
+// rescaledAtRandom rescales a job, and at a random moment of each rescale a process of the cluster dies or
+// stands still, or a savepoint is made.
 func rescaledAtRandom(seed uint64, times int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w, j := rescales([]string{"fused", "marker"}[seed%2], 500_000*times)
@@ -121,18 +130,26 @@ func rescaledAtRandom(seed uint64, times int) {
 		t := time.NewTimer(d)
 		<-t.C
 	}
-	for range rescalesPerJob {
+	for i := range rescalesPerJob {
 		n := 1 + rng.IntN(6)
 		request := ask(w, j, n)
 		pause(time.Duration(rng.IntN(400)) * time.Millisecond)
 		all := w.Running()
 		name, hold := all[rng.IntN(len(all))], time.Duration(rng.IntN(2000))*time.Millisecond
-		if rng.IntN(2) == 0 {
+		switch rng.IntN(5) {
+		case 0:
+			story = append(story, fmt.Sprintf("%d tasks: a savepoint", n))
+			out, err := w.Exec(world.Binaries.Tailrace, "job", "savepoint", j.Name, fmt.Sprint("s", i))
+			if err != nil {
+				w.MustRun(j)
+			}
+			Expect(err).NotTo(HaveOccurred(), out)
+		case 1, 2:
 			story = append(story, fmt.Sprintf("%d tasks: %s killed for %v", n, name, hold))
 			w.Kill(name)
 			pause(hold)
 			w.Restart(name)
-		} else {
+		default:
 			story = append(story, fmt.Sprintf("%d tasks: %s stopped for %v", n, name, hold))
 			w.Signal(name, syscall.SIGSTOP)
 			pause(hold)
