@@ -245,7 +245,7 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 		case <-ctx.Done():
 			return c.steps, fmt.Errorf("%w: %s", context.Cause(ctx), d.Waits)
 		case <-j.Done():
-			return c.steps, fmt.Errorf("the job has ended: %s", d.Waits)
+			return c.steps, fmt.Errorf("%w: %s", runtime.ErrEnded, d.Waits)
 		case <-j.Changed():
 		case <-ready:
 			_, err := marks.TryNext()
