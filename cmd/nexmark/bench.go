@@ -187,6 +187,11 @@ func printReport(w io.Writer, r *driver.Report) {
 		fmt.Fprintf(w, "recovery of %s/%d: detected %v ms, fenced %v, snapshot of %d entries %v, replayed %d change-log entries %v, first result %v, caught up %v (each from the failure; - was not seen)\n",
 			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
 	}
+	for i := range r.Rescaled {
+		if line := r.Rescaled[i].Effects(); line != "" {
+			fmt.Fprintln(w, line)
+		}
+	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(w, "rows of the warm-up were trimmed before they were read here (%d times); those of the measured time are complete\n", r.Skipped)
 	}

@@ -228,6 +228,16 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 			return nil, err
 		}
 	}
+	var timeline []Moment
+	if show := s.Timeline; len(s.Rescales) > 0 {
+		s.Timeline = func(m Moment) error {
+			timeline = append(timeline, m)
+			if show == nil {
+				return nil
+			}
+			return show(m)
+		}
+	}
 	measured := time.Now()
 	stopTimeline := s.timeline(recorder{
 		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
@@ -252,6 +262,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if err := stopTimeline(); err != nil {
 		return nil, errors.Join(err, stop())
 	}
+	effects(rescaled, timeline, measured)
 	to, after := max(from, s.consumed(job.Status())), log.Stats()
 	runtime.ReadMemStats(&heapAfter)
 	r := &Report{

@@ -43,6 +43,18 @@ type Rescaled struct {
 	tasks.Rescaled
 	// NotDone says why the stage was not given these tasks: the run ended before. Else it is empty.
 	NotDone string `json:"not_done,omitempty"`
+	// Effect is what the latency of a measurement shows of it; nil: it was not in the measured time.
+	Effect *Effect `json:"effect,omitempty"`
+
+	asked time.Time
+}
+
+// Effects returns the line that shows the effect, empty if it was not measured.
+func (r *Rescaled) Effects() string {
+	if r.Effect == nil {
+		return ""
+	}
+	return fmt.Sprintf("rescale %s:%s=%d: visible p99 %v ms before, peak %v ms, as before after %v ms", r.At, r.Stage, r.To, r.Effect.P99Before, r.Effect.Peak, r.Effect.Back)
 }
 
 // String returns the line that the command shows to its user.
@@ -172,6 +184,7 @@ func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time) (*Res
 		out.NotDone = "the run had ended"
 		return out, nil
 	}
+	out.asked = time.Now()
 	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, ID: "--rescale"})
 	switch {
 	case err == nil:
