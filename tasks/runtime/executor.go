@@ -89,7 +89,7 @@ func (e *Executor) Begin(ctx context.Context, stage, index int, of Attempt) (*Ha
 // Prepare is Begin without the start: Start or Discard must follow. newcomer says that a plan is about
 // to make the task one of its stage, so that it waits for it.
 func (e *Executor) Prepare(stage, index int, of Attempt, newcomer bool) (*Handle, error) {
-	t, err := e.take(stage, index)
+	t, err := e.take(stage, index, newcomer)
 	if err == nil {
 		err = t.commitAs(of)
 	}

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var sources []checkpoint.Source
 	for _, g := range t.owned {
-		if !t.snaps.joining[g] {
+		if t.snaps.joining[g] == nil {
 			sources = append(sources, t.source(g, t.inst.place))
 		}
 	}
@@ -66,23 +67,24 @@ type Received struct {
 func (e *Engine) Receive(ctx context.Context, all []Received, fresh bool) error {
 	t := e.t
 	if t.snaps.joining == nil {
-		t.snaps.joining = map[int]bool{}
+		t.snaps.joining = map[int]*snapshot.Receipt{}
 	}
 	for i, r := range all {
 		t.snaps.received(r, fresh && i == 0)
 		for _, g := range r.Groups {
-			t.snaps.joining[g] = true
+			t.snaps.joining[g] = new(snapshot.Receipt)
 			if t.snaps.maker != nil {
 				t.snaps.maker.Expect(g)
 			}
 		}
 	}
+	receipts := maps.Clone(t.snaps.joining)
 	if err := e.Commit(ctx); err != nil {
 		return err
 	}
 	e.Landed(func(at sharedlog.LSN) {
 		for _, r := range all {
-			t.joined(r, at)
+			t.joined(r, at, receipts)
 		}
 	})
 	return nil
@@ -106,7 +108,7 @@ func (s *snapshots) received(r Received, first bool) {
 
 // joined makes the snapshots follow the change logs of groups that the task has taken over by a
 // commit at an LSN.
-func (t *task) joined(r Received, at sharedlog.LSN) {
+func (t *task) joined(r Received, at sharedlog.LSN, receipts map[int]*snapshot.Receipt) {
 	if t.snaps.maker == nil {
 		return // there is no store, or the task has no state
 	}
@@ -116,7 +118,7 @@ func (t *task) joined(r Received, at sharedlog.LSN) {
 		})
 		for _, g := range r.Groups {
 			if ctx.Err() == nil {
-				t.snaps.maker.Add(t.source(g, at), r.Kept)
+				t.snaps.maker.Add(t.source(g, at), r.Kept, receipts[g])
 			}
 		}
 	})
@@ -125,10 +127,10 @@ func (t *task) joined(r Received, at sharedlog.LSN) {
 // unfollow ends the snapshots of groups that the task has given away.
 func (t *task) unfollow(groups []int) {
 	for _, g := range groups {
-		delete(t.snaps.joining, g)
 		if t.snaps.maker != nil {
-			t.snaps.maker.Drop(g)
+			t.snaps.maker.Drop(g, t.snaps.joining[g])
 		}
+		delete(t.snaps.joining, g)
 	}
 }
 

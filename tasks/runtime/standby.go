@@ -74,8 +74,9 @@ func (e *Executor) Standby(ctx context.Context, stage, index int) error {
 }
 
 // take returns a task with the state of its standby, if there is one, including what it has read of
-// the change log; else a task without state.
-func (e *Executor) take(stage, index int) (*task, error) {
+// the change log; else a task without state. A newcomer's state is its givers': the copy of a
+// predecessor that has left ends.
+func (e *Executor) take(stage, index int, newcomer bool) (*task, error) {
 	key := taskKey{stage, index}
 	e.mu.Lock()
 	s := e.warm[key]
@@ -84,7 +85,7 @@ func (e *Executor) take(stage, index int) (*task, error) {
 	if s != nil {
 		s.stop()
 		<-s.done
-		if s.task != nil && s.task.snaps.warm > 0 {
+		if s.task != nil && s.task.snaps.warm > 0 && !newcomer {
 			return s.task, nil
 		}
 		if s.task != nil {

@@ -17,11 +17,11 @@ import (
 
 // snapshots is what a task knows of the snapshots of its state.
 type snapshots struct {
-	named, kept sharedlog.LSN   // as in the newest marker
-	warm        sharedlog.LSN   // the state came from a standby: it has all changes below,
-	had         []int           // of these groups
-	maker       *snapshot.Maker // nil: none are made
-	joining     map[int]bool    // groups taken over by this instance
+	named, kept sharedlog.LSN             // as in the newest marker
+	warm        sharedlog.LSN             // the state came from a standby: it has all changes below,
+	had         []int                     // of these groups
+	maker       *snapshot.Maker           // nil: none are made
+	joining     map[int]*snapshot.Receipt // groups taken over by this instance
 	beside      func(func(context.Context))
 }
 

@@ -3,9 +3,9 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -56,11 +56,16 @@ type Maker struct {
 	wake     chan struct{}
 }
 
+// Receipt is one time that a task receives a group. The task may give the group away again before its
+// receipt is durable: what is told of the receipt then comes too late.
+type Receipt struct{ over atomic.Bool }
+
 // groupChange adds or removes a group.
 type groupChange struct {
-	group  int
-	source *checkpoint.Source // nil: remove it
-	kept   sharedlog.LSN      // its change log is kept from here on
+	group   int
+	source  *checkpoint.Source // nil: remove it
+	kept    sharedlog.LSN      // its change log is kept from here on
+	receipt *Receipt
 }
 
 // New returns a Maker for the groups of these sources. Their change logs are kept from the LSN kept.
@@ -69,7 +74,8 @@ func New(o Options, sources []checkpoint.Source, kept sharedlog.LSN) *Maker {
 }
 
 // Expect is called before the marker that takes over a group from another task: from now on, no
-// snapshot is published that does not cover the group. Safe for concurrent use, like Add and Drop.
+// snapshot is published that does not cover the group, until it is dropped. Safe for concurrent use,
+// like Add and Drop.
 func (s *Maker) Expect(group int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,17 +84,30 @@ func (s *Maker) Expect(group int) {
 }
 
 // Add is called when that marker has taken effect and is durable; the source's token is its LSN. The
-// group's change log is kept from kept.
-func (s *Maker) Add(source checkpoint.Source, kept sharedlog.LSN) {
-	s.ask(groupChange{source.Group.Group, &source, kept})
+// group's change log is kept from kept. It has no effect if the receipt is over.
+func (s *Maker) Add(source checkpoint.Source, kept sharedlog.LSN, receipt *Receipt) {
+	s.ask(groupChange{source.Group.Group, &source, kept, receipt})
 }
 
-// Drop is called when the task has given a group away.
-func (s *Maker) Drop(group int) { s.ask(groupChange{group: group}) }
+// Drop is called when the task has given a group away; receipt is that of the group, nil if the task
+// began with it.
+func (s *Maker) Drop(group int, receipt *Receipt) {
+	if receipt != nil {
+		receipt.over.Store(true) // what Add has let pass before is dropped behind it
+	}
+	s.ask(groupChange{group: group})
+}
 
 func (s *Maker) ask(c groupChange) {
 	s.mu.Lock()
+	if c.source != nil && c.receipt.over.Load() {
+		s.mu.Unlock()
+		return
+	}
 	s.asked = append(s.asked, c)
+	if c.source == nil {
+		delete(s.expected, c.group)
+	}
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -164,9 +183,11 @@ func (s *Maker) change(ctx context.Context, f *checkpoint.Follower, p *pace.Pace
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.expected, func(g int, _ bool) bool {
-		return slices.ContainsFunc(asked, func(c groupChange) bool { return c.group == g })
-	})
+	for _, c := range asked {
+		if c.source != nil && !c.receipt.over.Load() { // otherwise the group may be expected anew
+			delete(s.expected, c.group)
+		}
+	}
 	return err
 }
 

@@ -131,8 +131,33 @@ func TestOneGroupIsFenced(t *testing.T) {
 		s.has(2, lsn)
 	}
 	require.Equal(t, before, *s.status.Newest.Load())
-	s.maker.Drop(1)
+	s.maker.Drop(1, nil)
 	s.published(s.commit(0, 2))
+}
+
+// A task that gives a group away before it is durable that it has received it does not follow the group:
+// the group's new writer would keep it from publishing anything.
+func TestReceiptThatIsOver(t *testing.T) {
+	s := start(t, 0)
+	s.published(s.commit(0))
+	receipt := new(Receipt)
+	s.maker.Expect(1)
+	g := source(1, s.commit(0, 1))
+	s.maker.Drop(1, receipt)
+	_, err := s.store.Begin(t.Context(), g.Group, g.Token+100)
+	require.NoError(t, err)
+	s.maker.Add(g, 3, receipt)
+	s.published(s.commit(0))
+
+	// It receives the group again meanwhile: then nothing is published that does not cover it.
+	s.maker.Drop(1, nil)
+	s.maker.Expect(1)
+	s.maker.Add(g, 3, receipt)
+	s.has(0, s.commit(0))
+	require.Nil(t, s.status.Newest.Load())
+	g.Token += 200
+	s.maker.Add(g, 3, new(Receipt))
+	s.published(s.commit(0))
 }
 
 // A group that comes from another task is in the snapshots with a token of its own. No snapshot is
@@ -158,7 +183,7 @@ func TestGroupJoinsSnapshots(t *testing.T) {
 	}
 	require.Nil(t, s.status.Newest.Load())
 	g.Token = s.commit(0, 1)
-	s.maker.Add(g, 3)
+	s.maker.Add(g, 3, new(Receipt))
 	s.has(1, from)
 	s.published(g.Token)
 	_, err = s.store.Begin(t.Context(), g.Group, g.Token-1)
