@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,11 +21,13 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// weighed records the size of the largest appended group.
+// weighed records the size of the largest appended group. It calls before, if it is set, ahead of
+// each append.
 type weighed struct {
 	sharedlog.Log
-	mu   sync.Mutex
-	most int
+	mu     sync.Mutex
+	most   int
+	before atomic.Pointer[func()]
 }
 
 func (w *weighed) Append(g sharedlog.Group) *sharedlog.Pending {
@@ -35,6 +38,9 @@ func (w *weighed) Append(g sharedlog.Group) *sharedlog.Pending {
 	w.mu.Lock()
 	w.most = max(w.most, n)
 	w.mu.Unlock()
+	if f := w.before.Load(); f != nil {
+		(*f)()
+	}
 	return w.Log.Append(g)
 }
 
@@ -113,16 +119,26 @@ func TestOneWatermarkManyCommits(t *testing.T) {
 					require.NoError(t, running.Wait())
 					break
 				}
-				// In the middle of the closing.
-				require.Eventually(t, func() bool {
+				// In the middle of the closing, where the log holds the tasks up.
+				closing := make(chan struct{})
+				released := make(chan struct{})
+				var once sync.Once
+				hold := func() {
 					for _, s := range running.Status() {
 						if s.Stage == "by-key" && s.ItemsOut >= 1000 {
-							return true
+							once.Do(func() { close(closing) })
+							<-released
 						}
 					}
-					return isDone(running)
-				}, time.Minute, 100*time.Microsecond)
+				}
+				log.before.Store(&hold)
+				select {
+				case <-closing:
+				case <-running.Done():
+				}
+				close(released)
 				running.Stop()
+				log.before.Store(nil)
 				if done = running.Wait() == nil; !done {
 					crashes++
 				}
