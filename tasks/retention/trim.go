@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -111,6 +112,20 @@ func (t *Trimmer) trimAll(ctx context.Context, due map[sharedlog.Tag]sharedlog.L
 // ReadPoints reads a job's records from the log and decides how far its tags may be trimmed
 // now.
 func ReadPoints(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([]Point, error) {
+	for again := 1; ; again++ {
+		points, err := readPoints(ctx, log, l)
+		if again == mostReads || !errors.Is(err, sharedlog.ErrTrimmed) {
+			return points, err
+		}
+		// Another process has trimmed a task's log since tail was read: there are newer markers.
+	}
+}
+
+// mostReads is how often ReadPoints reads the markers if they are trimmed meanwhile. A process trims
+// four times per second, so a few are enough; of a job that was deleted there are none.
+const mostReads = 20
+
+func readPoints(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([]Point, error) {
 	h, err := lowestHold(ctx, log, l.Job, time.Now())
 	if err != nil {
 		return nil, err
