@@ -13,7 +13,7 @@ func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 	streams := make([]Stream[T], len(outs))
 	for i := range outs {
 		outs[i] = newNode(n.job, n.stage, n.sd)
-		outs[i].varies = n.varies
+		outs[i].origin = n.origin
 		streams[i] = Stream[T]{outs[i]}
 	}
 	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] {

@@ -39,6 +39,7 @@ type stage struct {
 	sink        bool
 	appends     string
 	shapes      []string
+	grain       exec.Grain
 	// roots build what a chain has besides its inputs: the source.
 	roots []func(c *chain.Chain) error
 }
@@ -114,6 +115,9 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 	a.outputs = append(a.outputs, b.outputs...)
 	a.roots = append(a.roots, b.roots...)
 	a.sink = a.sink || b.sink
+	if a.grain.Kind == "" {
+		a.grain = b.grain // streams that have different ones do not meet (sameGrain)
+	}
 	b.into = a
 	return a
 }
@@ -154,6 +158,9 @@ func (j *Job) Plan() (*Plan, error) {
 		spec := exec.StageSpec{
 			Name: st.name, Outputs: st.outputs, Partitions: st.parts,
 			Parallelism: st.parallelism, Sink: st.sink, Appends: st.appends, Shape: strings.Join(st.shapes, "; "),
+		}
+		if st.grain.Kind != "" {
+			spec.Grain = &st.grain
 		}
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)

@@ -43,7 +43,7 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 	sent := broadcast(table, name+"-table", in.n.stage.groups(j))
 	st := j.unite(in.n.stage, sent.stage, what)
 	out := newNode[KV[K, Out]](j, st, nil)
-	out.op, out.varies = j.identify(st, "process", name), in.n.varies
+	out.op, out.origin = j.identify(st, "process", name), in.n.origin
 	out.op.shape = "broadcast table"
 	if latest {
 		out.varies = what + " takes the Latest that has arrived"

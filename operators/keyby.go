@@ -15,7 +15,9 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 	if n.sd != nil {
 		sd = item.KVSerde(keys, n.sd)
 	}
-	out := link(n, name, sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
+	o := route(opts)
+	o.keyed = true
+	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewKeyedWriter(c, stream, name, n.sd, keys)
 		var enc []byte
 		var k K // outside: in the loop it would escape, an allocation an item
@@ -38,9 +40,11 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 // next one after, so that consumers get equal shares.
 func Rebalance[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 	n := in.flow()
-	return Stream[T]{link(n, name, n.sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
+	out := link(n, name, n.sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewSpreader(c, chain.NewWriter(c, stream, name, n.sd))
 		c.Add(n.id, w)
 		return w.Write
-	})}
+	})
+	out.overtakes = name
+	return Stream[T]{out}
 }

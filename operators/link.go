@@ -30,7 +30,8 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] { return write(c, id) })
 
 	out := newNode(j, to, sd)
-	out.varies = n.varies
+	out.origin = n.origin
+	setGrain(out, name, &o)
 	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain.Chain) chain.SectionReader {
 		return chain.NewReader(name, sd, out.emitter(c))
 	}})

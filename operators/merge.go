@@ -1,9 +1,6 @@
 package operators
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // Merge returns the stream of all items of all flows, interleaved as they come. Flows of one stage
 // are merged in it. Flows of different stages (two sources) have to meet in a new stage: name names
@@ -32,6 +29,7 @@ func MergeKeyed[K comparable, T any](first KeyedStream[K, T], rest ...KeyedStrea
 	for _, s := range rest {
 		flows = append(flows, s)
 		sameKeys(first.n.job, "merge", first.keys, s.keys)
+		first.n.job.sameGrain("merge", first.n.grain, s.n.grain)
 	}
 	return KeyedStream[K, T]{n: merge("merge", flows), keys: first.keys, vals: first.vals}
 }
@@ -43,8 +41,9 @@ func merge[T any](what string, flows []Flow[T]) *node[T] {
 		n.job.unite(n.stage, f.flow().stage, what)
 	}
 	out := newNode(n.job, n.stage, n.sd)
+	out.grain = n.grain
 	for _, f := range flows {
-		out.varies = cmp.Or(out.varies, f.flow().varies)
+		out.origin = out.or(f.flow().origin)
 		f.flow().subs = append(f.flow().subs, out.emitter)
 	}
 	return out

@@ -3,6 +3,8 @@ package operators
 import (
 	"slices"
 	"time"
+
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // RouteOption is an option of what starts a new stage: KeyBy, Rebalance,
@@ -13,6 +15,9 @@ type routeOptions struct {
 	groups      int
 	parallelism int
 	typ         string
+	keyed       bool // it is a KeyBy or PreAggregate
+	grain       exec.Grain
+	bad         string
 }
 
 func route(opts []RouteOption) (o routeOptions) {

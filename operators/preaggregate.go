@@ -37,6 +37,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		sd = item.KVSerde(keys, item.PaneSerde(agg.Acc))
 	}
 	o := route(opts)
+	o.keyed = true
 	opID := j.nextID()
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewKeyedWriter(c, stream, name, item.PaneSerde(agg.Acc), keys)

@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -119,7 +118,7 @@ func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setu
 
 func processOne[K comparable, In, Out any](in KeyedStream[K, In], id *identity, o options, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
 	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
-	out.op, out.varies = id, in.n.varies
+	out.op, out.origin = id, in.n.origin
 	id.process = true
 	late := addLate(out, in.n, in.keys, in.vals)
 	if o.inOrder {
@@ -161,10 +160,11 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	j := left.n.job
 	sameJob(j, right.n.job, name)
 	sameKeys(j, fmt.Sprintf("%q", name), left.keys, right.keys)
+	j.sameGrain(fmt.Sprintf("%q", name), left.n.grain, right.n.grain)
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
-	out.op, out.varies = j.identify(st, "process", name), cmp.Or(left.n.varies, right.n.varies)
+	out.op, out.origin = j.identify(st, "process", name), left.n.or(right.n.origin)
 	out.op.process = true
 	lateLeft, lateRight := addLate(out, left.n, left.keys, left.vals), addLate(out, right.n, right.keys, right.vals)
 	if ordered.left {

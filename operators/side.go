@@ -60,7 +60,7 @@ func SideStream[V any, K comparable, Out any](of KeyedStream[K, Out], side *Side
 		}
 	}
 	n := newNode[KV[K, V]](j, of.n.stage, nil)
-	n.varies = of.n.varies
+	n.origin = of.n.origin
 	s := keyed(n, of.keys, nil)
 	if op == nil || !op.process {
 		j.errorf("side output %q: the stream does not come from a process function", side.name)

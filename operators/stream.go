@@ -47,9 +47,7 @@ type node[T any] struct {
 	stage *stage
 	sd    serde.Serde[T] // nil: unknown so far
 	op    *identity      // the operator with state that items come from, nil: none
-	// varies says why what comes here is not a function of the input and its times alone, "" if it
-	// is.
-	varies string
+	origin
 	// subs builds the consumers of one chain, in the order of their building.
 	subs []func(c *chain.Chain) chain.Emit[T]
 }
@@ -66,7 +64,7 @@ func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
 // passOn returns a new node that receives everything of n.
 func passOn[T any](n *node[T]) *node[T] {
 	m := newNode(n.job, n.stage, n.sd)
-	m.op, m.varies = n.op, n.varies
+	m.op, m.origin = n.op, n.origin
 	n.subs = append(n.subs, m.emitter)
 	return m
 }
@@ -101,7 +99,7 @@ func (n *node[T]) emitter(c *chain.Chain) chain.Emit[T] {
 func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain.Chain, next chain.Emit[U]) chain.Emit[T]) *node[U] {
 	n := in.flow()
 	out := newNode(n.job, n.stage, sd)
-	out.varies = n.varies
+	out.origin = n.origin
 	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] { return build(c, out.emitter(c)) })
 	return out
 }

@@ -1,6 +1,11 @@
 package tasks
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+
+	"tailrace.dev/tailrace/operators/exec"
+)
 
 // Format is the version of jobs on workers: of the messages between tasks, managers and workers, and
 // of their records in the log. All processes of a job must know the format of the program that
@@ -8,9 +13,19 @@ import "strconv"
 //
 //	1  ownership of key groups is that of the job's first plan
 //	2  the stages of the job can be rescaled
+//	3  keys of a stage have clocks of their own
 //
 // It is a variable so that a test can build a program of another format.
-var Format = "2"
+var Format = "3"
+
+// formatOf returns the format in which a program describes a job: the earliest one that has all that the
+// job uses, so that older processes run those jobs that they know (docs/adr/0059).
+func formatOf(p *exec.Plan) string {
+	if Format == "3" && !slices.ContainsFunc(p.Stages, func(s exec.StageSpec) bool { return s.Grain != nil }) {
+		return "2"
+	}
+	return Format
+}
 
 // RunsFormat reports whether a program of one format runs jobs that were described in another one.
 // It runs those of its own format and of earlier ones, so that the processes of a cluster can be

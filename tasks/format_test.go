@@ -2,9 +2,12 @@ package tasks_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
@@ -47,7 +50,40 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, job.Wait())
 
-	spec.Format = "3"
+	spec.Format = "4"
 	_, err = tasks.Register(t.Context(), log, spec)
-	require.EqualError(t, err, `job "simple" was described in format 3, this program uses 2: use programs of one release`)
+	require.EqualError(t, err, `job "simple" was described in format 4, this program uses 3: use programs of one release`)
+}
+
+// A job whose keys have clocks is described in format 3, all others in format 2. A job that is started
+// again with other clocks is refused.
+func TestFormatOfGrains(t *testing.T) {
+	log := mem.New(mem.Options{})
+	for _, c := range []struct {
+		grain   operators.RouteOption
+		format  string
+		refused bool
+	}{
+		{operators.WatermarkPer(operators.Key, time.Second), "3", false},
+		{operators.WatermarkPer(operators.Key, time.Second), "3", false},
+		{operators.WatermarkPer(operators.Key, 2*time.Second), "3", true},
+		{operators.WatermarkPer(operators.Task, 0), "2", true},
+	} {
+		job := operators.NewJob("grains")
+		in := operators.FromSource(job, "in", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
+		byKey := operators.KeyBy(in, "by-key", serde.Int64, func(v *int64) int64 { return *v }, c.grain)
+		operators.ToSink(operators.CountWindows(byKey, operators.Tumbling(time.Second)), "out",
+			operators.FuncSink(func(*operators.Batch[operators.KV[int64, operators.Windowed[int64]]]) error { return nil }))
+		plan, err := job.Plan()
+		require.NoError(t, err)
+		spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Logger: quiet})
+		require.NoError(t, err)
+		require.Equal(t, c.format, spec.Format)
+		_, err = tasks.Register(t.Context(), log, spec)
+		if c.refused {
+			require.ErrorIs(t, err, tasks.ErrSettings)
+			continue
+		}
+		require.NoError(t, err)
+	}
 }

@@ -64,6 +64,9 @@ func planHash(p *exec.Plan) string {
 		if s.Shape != "" {
 			fmt.Fprintf(h, "shape %q;", s.Shape)
 		}
+		if s.Grain != nil {
+			fmt.Fprintf(h, "grain %q %d;", s.Grain.Kind, s.Grain.Delay)
+		}
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -28,7 +28,7 @@ import (
 // Spec is a job as data. It holds everything that a process without the job's functions needs, such
 // as a task manager, and what a worker needs to build them. Describe makes it.
 type Spec struct {
-	// Name is the job's name in the log, Format the Format of the program that described it.
+	// Name is the job's name in the log, Format the format that it is described in.
 	Name   string `json:"name"`
 	Format string `json:"format"`
 	// Program names the program that can run the job, Args is what that program builds the plan of,
@@ -72,7 +72,7 @@ func Describe(plan *exec.Plan, o Options) (*Spec, error) {
 		return nil, err
 	}
 	s := &Spec{
-		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
+		Name: o.Name, Format: formatOf(plan), Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
 		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, DropState: o.DropState, Settings: o.Settings,
 	}

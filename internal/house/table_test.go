@@ -137,7 +137,7 @@ var table = []row{
 		why: "it orders times and keys only",
 	},
 	{
-		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/internal/timerqueue", "operators/serde"},
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{
@@ -173,7 +173,7 @@ var table = []row{
 		why: "it runs functions, and must not know what they do",
 	},
 	{
-		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/panes", "operators/internal/process", "operators/item", "operators/serde", "operators/state"},
+		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/panes", "operators/internal/process", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
 		why: "an operator knows the chain that it is in, but no job and no other operator",
 	},
 	{

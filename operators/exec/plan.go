@@ -67,6 +67,8 @@ type StageSpec struct {
 	// Shape describes what else two plans must have in common so that one can continue from the state
 	// that the other has written; "" for most stages. A job that is started again must have the same.
 	Shape string `json:"shape,omitempty"`
+	// Grain says which keys share a clock of event time; nil: all have the task's.
+	Grain *Grain `json:"grain,omitempty"`
 	// New builds the chain of one task. It must not block, and opens nothing:
 	// Chain.Open does.
 	New func(rt Runtime) (Chain, error) `json:"-"`

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"bytes"
-
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/internal/timerqueue"
@@ -21,15 +19,13 @@ import (
 // to which windows have fired. Invariant: the window (end, key) fires exactly once, when the watermark
 // passes its end, in the order of (end, key).
 type PaneClock[K comparable] struct {
-	Windows  panes.Aligned
+	panes.Finder
 	lateness int64
-	keys     serde.Serde[K]
 	fires    *timerqueue.Queue[K]
 	drops    *timerqueue.Queue[K] // at the end of lateness; unused without it
 	disk     *paneScan[K]         // instead of timers, if panes use a Home
-	cursors  *Map[uint8, firedUpTo]
+	cursors  *Cursors[K]
 	w        int64
-	scratch  []byte
 	name     string
 	closed   bool // a window, in this call; the newest is that of key that ends at closing
 	closing  int64
@@ -37,25 +33,7 @@ type PaneClock[K comparable] struct {
 
 	op    Closer[K]
 	timed exec.Timed // op
-
-	// The pane of the previous item: items come nearly in order, so mostly it is the next item's
-	// pane too, without a division.
-	pane, firstEnd, lastEnd int64
 }
-
-// firedUpTo is a cursor. The windows that end before time have fired, and those that end at it for
-// the keys up to key, or for all keys if all is set.
-type firedUpTo struct {
-	time int64
-	all  bool
-	key  []byte
-}
-
-var firedSerde = serde.New("fired up to",
-	func(dst []byte, c *firedUpTo) []byte {
-		return serde.AppendBytes(serde.AppendBool(serde.AppendInt64(dst, c.time), c.all), c.key)
-	},
-	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
 
 // Closer is the operator whose windows a PaneClock closes.
 type Closer[K comparable] interface {
@@ -71,15 +49,12 @@ type Closer[K comparable] interface {
 // NewPaneClock returns the clock of an operator for a stage of this number of key groups; lateness
 // is in ms.
 func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
-	p := &PaneClock[K]{
-		name: name, Windows: win, lateness: lateness, keys: keys, op: op, timed: op,
+	return &PaneClock[K]{
+		name: name, Finder: panes.NewFinder(win), lateness: lateness, op: op, timed: op,
 		fires: timerqueue.New(groups, keys), drops: timerqueue.New(groups, keys),
-		cursors: NewMap(name+".fired", groups, uint8Serde, firedSerde),
+		cursors: NewCursors(name, groups, keys),
 		w:       exec.MinTime,
 	}
-	p.cursors.small = true
-	p.setPane(0)
-	return p
 }
 
 // Watermark returns the event time that the clock has reached.
@@ -89,105 +64,48 @@ func (p *PaneClock[K]) Watermark() int64 { return p.w }
 func (p *PaneClock[K]) Stand(w int64) { p.w = max(p.w, w) }
 
 // Cursors returns the clock's state, which must be restored before the panes.
-func (p *PaneClock[K]) Cursors() exec.StateTable { return p.cursors }
+func (p *PaneClock[K]) Cursors() exec.StateTable { return p.cursors.fired }
 
-var uint8Serde = serde.New("uint8",
-	func(dst []byte, v *uint8) []byte { return append(dst, *v) },
-	func(r *serde.Reader, v *uint8) { *v = uint8(r.Uint32()) })
-
-var onlyKey uint8
-
-// Place says where an item of a certain time counts.
-type Place int
-
-const (
-	Open   Place = iota // in windows that have yet to fire
-	Reopen              // also in windows that have fired, within the lateness
-	Late                // in closed windows only
-	Gap                 // in no window at all
-)
-
-// Locate returns the pane of time t and where it counts. It leaves the pane's first and last window
-// ends in firstEnd and lastEnd.
-func (p *PaneClock[K]) Locate(t int64) (pane int64, where Place) {
-	if t < p.pane-p.Windows.Pane || t >= p.pane {
-		p.setPane(p.Windows.PaneOf(t))
-	}
-	return p.pane, p.standing()
-}
-
-func (p *PaneClock[K]) setPane(pane int64) {
-	p.pane = pane
-	p.firstEnd, p.lastEnd = p.Windows.First(pane), p.Windows.Last(pane)
-}
-
-func (p *PaneClock[K]) standing() Place {
-	switch {
-	case p.firstEnd > p.w:
-		if p.lastEnd < p.pane {
-			return Gap
-		}
-		return Open
-	case p.lastEnd < p.pane:
-		return Gap
-	case p.lastEnd+p.lateness <= p.w:
-		return Late
-	case p.lateness > 0:
-		return Reopen
-	}
-	return Open
+// Locate finds the pane of time t and returns where it counts.
+func (p *PaneClock[K]) Locate(t int64) (pane int64, where panes.Place) {
+	p.Find(t)
+	return p.Pane, p.Place(p.w, p.lateness)
 }
 
 // Created sets the timers that a new pane of a key needs; locate was called for it. key must not
 // alias an item.
 func (p *PaneClock[K]) Created(group int, key K) {
-	first := p.firstEnd
+	first := p.First
 	if first <= p.w {
 		// Windows of this pane that have closed must not fire for it. A restart would not know:
 		// nothing needs to have fired at w.
 		first = p.Windows.After(p.w)
-		p.setCursor(group, p.w, nil)
+		p.cursors.Set(group, p.w, nil)
 	}
 	if p.disk != nil {
 		p.disk.done = min(p.disk.done, first-1) // after a restore it may have been too far
 		return
 	}
-	if first <= p.lastEnd {
+	if first <= p.Last {
 		p.fires.Add(first, group, key)
 	}
 	if p.lateness > 0 {
-		p.drops.Add(p.lastEnd+p.lateness, group, key)
+		p.drops.Add(p.Last+p.lateness, group, key)
 	}
 }
 
 // restored is created for a pane that comes from the change log.
 func (p *PaneClock[K]) restored(group int, key K, pane int64) {
-	p.setPane(pane)
-	first := p.firstEnd
-	if c := p.cursors.Get(group, &onlyKey); c != nil && first <= c.time {
-		first = p.Windows.After(c.time - 1)
-		p.scratch = p.keys.Append(p.scratch[:0], &key)
-		if first == c.time && (c.all || bytes.Compare(p.scratch, c.key) <= 0) {
-			first = p.Windows.After(c.time)
-		}
+	p.Finder.Set(pane)
+	first := p.First
+	if fired := p.cursors.Fired(group, &key); first <= fired {
+		first = p.Windows.After(fired)
 	}
-	if first <= p.lastEnd {
+	if first <= p.Last {
 		p.fires.Add(first, group, key)
 	}
 	if p.lateness > 0 {
-		p.drops.Add(p.lastEnd+p.lateness, group, key)
-	}
-}
-
-// setCursor moves a key group's cursor; a nil key means all keys.
-func (p *PaneClock[K]) setCursor(group int, t int64, key *K) {
-	c, created := p.cursors.Upsert(group, &onlyKey)
-	if !created && c.time > t {
-		return
-	}
-	c.time, c.all, c.key = t, key == nil, c.key[:0]
-	if key != nil {
-		c.key = p.keys.Append(c.key, key)
+		p.drops.Add(p.Last+p.lateness, group, key)
 	}
 }
 
@@ -212,7 +130,7 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			p.setCursor(group, end, &p.key)
+			p.cursors.Set(group, end, &p.key)
 			if more {
 				p.fires.Add(end+p.Windows.Slide, group, p.key)
 			}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"slices"
 	"sort"
 
@@ -70,14 +69,14 @@ func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error
 			p.end()
 			continue
 		case s.fires:
-			if p.hasFired(x.group, s.time, x.enc) {
+			if p.cursors.passed(x.group, s.time, x.enc) {
 				continue
 			}
 			p.key = x.key
 			if _, _, err := p.close(x.group, s.time, m); err != nil {
 				return false, err
 			}
-			p.setCursor(x.group, s.time, &p.key)
+			p.cursors.Set(x.group, s.time, &p.key)
 			if p.lateness == 0 {
 				p.dropBehind(x.group, &p.key, s.time)
 			}
@@ -159,12 +158,6 @@ func (p *PaneClock[K]) end() {
 	s.panes.expire(s.from, s.to)
 }
 
-// hasFired reports whether a key group's cursor has passed a window of a key.
-func (p *PaneClock[K]) hasFired(group int, end int64, key []byte) bool {
-	c := p.cursors.Get(group, &onlyKey)
-	return c != nil && (end < c.time || end == c.time && (c.all || bytes.Compare(key, c.key) <= 0))
-}
-
 // restoredDisk is restored for all panes: it finds the position of the first group.
 func (p *PaneClock[K]) restoredDisk() {
 	s := p.disk
@@ -177,8 +170,8 @@ func (p *PaneClock[K]) restoredDisk() {
 			}
 			seen[g] = true
 			stood := p.Windows.First(s.ends.All[i].End) - 1
-			if c := p.cursors.Get(g, &onlyKey); c != nil {
-				stood = c.time - 1
+			if t, ok := p.cursors.stands(g); ok {
+				stood = t - 1
 			}
 			if !some || stood < s.done {
 				some, s.done = true, stood

@@ -2,34 +2,13 @@ package state
 
 import "tailrace.dev/tailrace/operators/serde"
 
-// ends has when the values of a Map end, by the numbers of their entries in the index. It is beside
-// the entries, so that a table whose values end is compiled from the same code as one whose values do
-// not: as a part of the value it doubled the time that a package with such tables takes to compile.
-type ends struct{ groups [][][]ending }
+// ends has when the values of a Map end.
+type ends struct{ column[ending] }
 
 // ending: a value ends at until, and its timer is set for armed. Invariant: armed ≤ until.
 type ending struct{ until, armed int64 }
 
-func newEnds(groups int) *ends { return &ends{make([][][]ending, groups)} }
-
-// of returns the end of an entry's value, to read or to change.
-func (x *ends) of(group, at int32) *ending {
-	g := &x.groups[group]
-	chunk := int(uint32(at) / chunkLen)
-	for chunk >= len(*g) {
-		*g = append(*g, make([]ending, chunkSize(len(*g))))
-	}
-	return &(*g)[chunk][uint32(at)%chunkLen]
-}
-
-// detach removes and returns the ends of a group; attach adds them to another table's.
-func (x *ends) detach(group int) [][]ending {
-	g := x.groups[group]
-	x.groups[group] = nil
-	return g
-}
-
-func (x *ends) attach(group int, g [][]ending) { x.groups[group] = g }
+func newEnds(groups int) *ends { return &ends{newColumn[ending](groups)} }
 
 // append appends what is before the bytes of an entry's value: until, and the time from armed to
 // until, as zigzag varints.

@@ -30,8 +30,11 @@ type paneHome[K comparable, A any] struct {
 	fetched []byte
 }
 
-// Spill makes the table use a Home, while it is empty.
+// Spill makes the table use a Home, while it is empty. One whose keys have clocks stays in memory.
 func (m *PaneTable[K, A]) Spill(h exec.Home) {
+	if m.clocks != nil {
+		return
+	}
 	groups := len(m.index.groups)
 	m.disk = &paneHome[K, A]{
 		home: newTimeHome(h, groups), ends: panes.Ends{Groups: groups},

@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/watermark"
 )
 
 // PaneTable is the state of windows: an accumulator for each key and pane. The panes of a key are
@@ -34,8 +35,9 @@ type PaneTable[K comparable, A any] struct {
 	// resident is the number of panes in memory, dead ones included; size is their size.
 	resident int
 	size     int
-	clock    *PaneClock[K]
-	key      PaneKey[K] // a local one would escape into the serde
+	clock    *PaneClock[K]     // nil: keys have clocks
+	clocks   *paneClocks[K, A] // nil: the keys have the stream's clock
+	key      PaneKey[K]        // a local one would escape into the serde
 	scratch  []byte
 	disk     *paneHome[K, A] // nil: all panes are in memory
 }
@@ -65,7 +67,7 @@ type dirtyPane[K comparable, A any] struct {
 }
 
 // NewPaneTable returns an empty table for a stage of this number of key groups. clock is told of the
-// panes that are restored; windows describes the windows, for the table's type.
+// panes that are restored, nil: UseClocks follows; windows describes the windows, for the table's type.
 func NewPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *PaneClock[K], windows string) *PaneTable[K, A] {
 	return &PaneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: NewIndex[K, Panes[A]](groups, keys), clock: clock, windows: windows}
 }
@@ -214,8 +216,12 @@ func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
 	*p = all[last]
 	all[last] = Pane[A]{}
 	e.V.all = all[:last]
-	if last == 0 {
-		m.giveBack(all[:1])
+	if last > 0 {
+		return
+	}
+	m.giveBack(all[:1])
+	e.V.all = nil
+	if m.clocks == nil || m.Clock(e).Timer == watermark.NoTimer {
 		m.index.remove(e)
 	}
 }
@@ -311,6 +317,9 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 	case exec.OpPut, exec.OpInsert:
 		if e == nil {
 			e = m.index.Insert(group, ownKey(m.keys.keys, m.name, &k.Key))
+			if m.clocks != nil {
+				*m.Clock(e) = watermark.New()
+			}
 		}
 		if p == nil {
 			p = m.add(e, k.Pane)
@@ -334,14 +343,26 @@ func (m *PaneTable[K, A]) Restored(groups []int) error {
 		return nil
 	}
 	for _, g := range groups {
+		if m.clocks != nil {
+			m.restoredKeys(g, true)
+			continue
+		}
 		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*Panes[A]) bool { return true }) {
-			slices.SortFunc(e.V.all, func(a, b Pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
+			slices.SortFunc(e.V.all, comparePanes)
 			for i := range e.V.all {
 				m.clock.restored(g, e.Key, e.V.all[i].end)
 			}
 		}
 	}
 	return nil
+}
+
+func comparePanes[A any](a, b Pane[A]) int { return cmp.Compare(a.end, b.end) }
+
+// paneGroup is what PaneTable.Detach returns.
+type paneGroup[K comparable, A any] struct {
+	keys   group[K, Panes[A]]
+	clocks [][]watermark.Clock
 }
 
 // Detach implements StateTable. A group moves away after a commit, when nothing is held for an
@@ -363,30 +384,40 @@ func (m *PaneTable[K, A]) Detach(group int) any {
 	if m.disk != nil {
 		m.dropHome(group)
 	}
-	g := m.index.detach(group)
-	m.resident -= g.values
-	m.size -= g.bytes
-	m.clock.dropGroup(group)
+	g := &paneGroup[K, A]{keys: m.index.detach(group)}
+	m.resident -= g.keys.values
+	m.size -= g.keys.bytes
+	if m.clocks != nil {
+		g.clocks = m.clocks.detach(group)
+		m.clocks.op.Dropped(group)
+	} else {
+		m.clock.dropGroup(group)
+	}
 	if m.disk != nil {
 		return nil
 	}
-	m.n -= g.values - dead
+	m.n -= g.keys.values - dead
 	if changed > 0 {
 		return nil
 	}
-	return &g
+	return g
 }
 
 // Attach implements StateTable.
 func (m *PaneTable[K, A]) Attach(of int, state any) error {
-	g, ok := state.(*group[K, Panes[A]])
+	g, ok := state.(*paneGroup[K, A])
 	if !ok || m.disk != nil {
 		return notAttached(m.name, state)
 	}
-	m.index.attach(of, *g)
-	m.n += g.values
-	m.resident += g.values
-	m.size += g.bytes
+	m.index.attach(of, g.keys)
+	m.n += g.keys.values
+	m.resident += g.keys.values
+	m.size += g.keys.bytes
+	if m.clocks != nil {
+		m.clocks.attach(of, g.clocks)
+		m.restoredKeys(of, false)
+		return nil
+	}
 	m.index.each(of, func(e *PaneEntry[K, A]) {
 		for i := range e.V.all {
 			m.clock.restored(of, e.Key, e.V.all[i].end)

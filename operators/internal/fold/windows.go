@@ -21,7 +21,9 @@ type Windows[K comparable, A any] struct {
 	late  int64 // the lateness
 	each  bool  // EachLate
 	merge func(acc, other *A)
-	clock *state.PaneClock[K]
+	win   panes.Aligned
+	clock *state.PaneClock[K] // nil: keys have clocks
+	keyed *byKey[K, A]        // nil: they do not
 	state *state.PaneTable[K, A]
 	out   *chain.Buffer[item.KV[K, item.Windowed[A]]]
 	// held has the panes whose windows are to be emitted at the next commit, in
@@ -45,48 +47,64 @@ type Config[A any] struct {
 	Eager      bool
 	Lateness   int64
 	EachLate   bool
+	Clocks     *Clocks // of keys; nil: windows close with the stream's watermark
 	Acc        serde.Serde[A]
 	Merge      func(acc, other *A)
 }
 
 // NewWindows adds the operator of windows, whose results go to next.
 func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K], o Config[A], next chain.Emit[item.KV[K, item.Windowed[A]]]) *Windows[K, A] {
-	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, each: o.EachLate, merge: o.Merge, out: chain.NewBuffer(c, next)}
-	w.clock = state.NewPaneClock(o.Name, c.RT.Groups(), o.Cut, o.Lateness, keys, w)
+	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, each: o.EachLate, win: o.Cut, merge: o.Merge, out: chain.NewBuffer(c, next)}
+	if o.Clocks == nil {
+		w.clock = state.NewPaneClock(o.Name, c.RT.Groups(), o.Cut, o.Lateness, keys, w)
+	}
 	w.state = state.NewPaneTable(o.Name, c.RT.Groups(), keys, o.Acc, w.clock, o.Text)
+	if o.Clocks != nil {
+		w.keyed = newByKey(w, c.RT.Groups(), o)
+		w.state.UseClocks(w.keyed)
+	}
 	c.Add(id, w)
 	return w
 }
 
 func (w *Windows[K, A]) Tables() []exec.StateTable {
+	if w.keyed != nil {
+		return w.keyed.tables()
+	}
 	// The cursors are restored before the panes, which read them.
 	return []exec.StateTable{w.clock.Cursors(), w.state}
 }
 
 // pane returns the accumulator that an item of this key and pane counts in, or
 // nil if it does not count.
-func (w *Windows[K, A]) pane(group int, key *K, pane int64, where state.Place, t int64) *A {
+func (w *Windows[K, A]) pane(group int, key *K, pane int64, where panes.Place, t int64) *A {
 	switch where {
-	case state.Late:
+	case panes.Late:
 		w.rt.Late(1)
 		return nil
-	case state.Gap:
+	case panes.Gap:
 		return nil
 	}
 	e, p, created := w.state.Upsert(group, key, pane)
 	if created {
 		w.clock.Created(group, e.Key)
 	}
-	if w.eager || where == state.Reopen {
-		if p.Held == 0 {
-			w.held = append(w.held, heldPane[K, A]{e, pane, t})
-			p.Held = int32(len(w.held))
-		} else {
-			h := &w.held[p.Held-1]
-			h.time = max(h.time, t)
-		}
-	}
+	w.hold(e, p, pane, where, t)
 	return &p.Acc
+}
+
+// hold notes that a pane has changed, if its windows are to be emitted for that.
+func (w *Windows[K, A]) hold(e *state.PaneEntry[K, A], p *state.Pane[A], pane int64, where panes.Place, t int64) {
+	if !w.eager && where != panes.Reopen {
+		return
+	}
+	if p.Held == 0 {
+		w.held = append(w.held, heldPane[K, A]{e, pane, t})
+		p.Held = int32(len(w.held))
+		return
+	}
+	h := &w.held[p.Held-1]
+	h.time = max(h.time, t)
 }
 
 // combine folds the panes of the window that ends at end into the scratch
@@ -95,7 +113,7 @@ func (w *Windows[K, A]) combine(e *state.PaneEntry[K, A], end int64) (acc *A, so
 	if e == nil {
 		return nil, false, false
 	}
-	win := &w.clock.Windows
+	win := &w.win
 	if win.Pane == win.Size {
 		if p := e.V.At(end); p != nil && !p.Dead {
 			return &p.Acc, true, false
@@ -116,7 +134,7 @@ func (w *Windows[K, A]) combine(e *state.PaneEntry[K, A], end int64) (acc *A, so
 }
 
 func (w *Windows[K, A]) Fire(group int, key *K, end int64) (some, more bool, err error) {
-	acc, some, more := w.combine(w.state.Find(group, key, end-w.clock.Windows.Size, end), end)
+	acc, some, more := w.combine(w.state.Find(group, key, end-w.win.Size, end), end)
 	if !some || w.eager {
 		return some, more, nil
 	}
@@ -124,8 +142,24 @@ func (w *Windows[K, A]) Fire(group int, key *K, end int64) (some, more bool, err
 }
 
 func (w *Windows[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
-	r := item.Windowed[A]{Start: end - w.clock.Windows.Size, End: end, Value: *acc}
-	return w.out.Add(group, item.KV[K, item.Windowed[A]]{Key: *key, Value: r}, item.At{Time: max(t, w.clock.Watermark())})
+	r := item.Windowed[A]{Start: end - w.win.Size, End: end, Value: *acc}
+	return w.out.Add(group, item.KV[K, item.Windowed[A]]{Key: *key, Value: r}, item.At{Time: max(t, w.watermark())})
+}
+
+// watermark returns the event time that all inputs have reached.
+func (w *Windows[K, A]) watermark() int64 {
+	if w.keyed != nil {
+		return w.keyed.w
+	}
+	return w.clock.Watermark()
+}
+
+// timeOf returns the event time of a key.
+func (w *Windows[K, A]) timeOf(e *state.PaneEntry[K, A]) int64 {
+	if w.keyed != nil {
+		return w.state.Clock(e).At(w.keyed.w)
+	}
+	return w.clock.Watermark()
 }
 
 func (w *Windows[K, A]) Drop(group int, key *K, from, to int64) bool {
@@ -141,48 +175,28 @@ func (w *Windows[K, A]) relieve() error {
 	return nil
 }
 
+// changed is a window that has been emitted for one of its panes.
+type changed[K comparable, A any] struct {
+	e   *state.PaneEntry[K, A]
+	end int64
+}
+
 // Flush emits the windows that have changed: with Eager all of a changed pane,
 // else those that had fired before.
 func (w *Windows[K, A]) Flush() error {
+	if w.keyed != nil {
+		w.keyed.report()
+	}
 	if len(w.held) == 0 {
 		return nil
 	}
-	win := &w.clock.Windows
-	type window struct {
-		e   *state.PaneEntry[K, A]
-		end int64
-	}
-	var done map[window]bool // panes of one key share windows
-	if win.Size != win.Pane && len(w.held) > 1 {
-		done = make(map[window]bool, len(w.held))
+	var done map[changed[K, A]]bool // panes of one key share windows
+	if w.win.Size != w.win.Pane && len(w.held) > 1 {
+		done = make(map[changed[K, A]]bool, len(w.held))
 	}
 	for i := range w.held {
-		h := &w.held[i]
-		if p := h.e.V.At(h.pane); p != nil {
-			p.Held = 0
-		}
-		first, last := win.First(h.pane), win.Last(h.pane)
-		w.state.BringIn(h.e, first-win.Size, last)
-		for end := first; end <= last; end += win.Slide {
-			fired := end <= w.clock.Watermark()
-			if fired && end+w.late <= w.clock.Watermark() || !fired && !w.eager {
-				continue
-			}
-			if done != nil {
-				if done[window{h.e, end}] {
-					continue
-				}
-				done[window{h.e, end}] = true
-			}
-			acc, some, _ := w.combine(h.e, end)
-			if !some {
-				continue
-			}
-			t := end - 1
-			if w.eager {
-				t = h.time
-			}
-			if err := w.emit(int(h.e.Group), &h.e.Key, end, acc, t); err != nil {
+		if h := &w.held[i]; h.e != nil { // otherwise it has been emitted
+			if err := w.emitHeld(h, w.timeOf(h.e), done); err != nil {
 				return err
 			}
 		}
@@ -192,7 +206,44 @@ func (w *Windows[K, A]) Flush() error {
 	return w.out.Flush()
 }
 
+// emitHeld emits the windows of a held pane, at an event time of its key, and those of done no more.
+func (w *Windows[K, A]) emitHeld(h *heldPane[K, A], now int64, done map[changed[K, A]]bool) error {
+	win := &w.win
+	if p := h.e.V.At(h.pane); p != nil {
+		p.Held = 0
+	}
+	first, last := win.First(h.pane), win.Last(h.pane)
+	w.state.BringIn(h.e, first-win.Size, last)
+	for end := first; end <= last; end += win.Slide {
+		fired := end <= now
+		if fired && end+w.late <= now || !fired && !w.eager {
+			continue
+		}
+		if done != nil {
+			if done[changed[K, A]{h.e, end}] {
+				continue
+			}
+			done[changed[K, A]{h.e, end}] = true
+		}
+		acc, some, _ := w.combine(h.e, end)
+		if !some {
+			continue
+		}
+		t := end - 1
+		if w.eager {
+			t = h.time
+		}
+		if err := w.emit(int(h.e.Group), &h.e.Key, end, acc, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *Windows[K, A]) Timer() (text, name string) {
+	if w.keyed != nil {
+		return w.keyed.Timer()
+	}
 	key, end, ok := w.clock.Closed()
 	if !ok {
 		return "", ""
@@ -200,13 +251,25 @@ func (w *Windows[K, A]) Timer() (text, name string) {
 	return chain.ShowTimer(fmt.Sprintf("window %q, its end", w.name), *key, end), chain.TimerName(w.name, w.keys, key, end)
 }
 
-func (w *Windows[K, A]) Stand(t int64) { w.clock.Stand(t) }
+func (w *Windows[K, A]) Stand(t int64) {
+	if w.keyed != nil {
+		w.keyed.w = max(w.keyed.w, t)
+		return
+	}
+	w.clock.Stand(t)
+}
 
 func (w *Windows[K, A]) Advance(t int64, m *exec.Meter) (bool, error) {
 	if err := w.Flush(); err != nil {
 		return false, err
 	}
-	done, err := w.clock.Advance(t, m)
+	var done bool
+	var err error
+	if w.keyed != nil {
+		done, err = w.keyed.advance(t, m)
+	} else {
+		done, err = w.clock.Advance(t, m)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -215,6 +278,9 @@ func (w *Windows[K, A]) Advance(t int64, m *exec.Meter) (bool, error) {
 
 // Items returns what folds items into the windows; lates takes the late ones, and may be nil.
 func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time int64), clone func(*T) (*T, error), lates *chain.Buffer[item.KV[K, T]]) chain.Emit[item.KV[K, T]] {
+	if w.keyed != nil {
+		return receiveByKey(w.keyed, nil, add, clone, lates)
+	}
 	return func(b *item.Batch[item.KV[K, T]]) error {
 		for i := range b.Items {
 			kv, t := &b.Items[i], b.Times[i]
@@ -234,7 +300,7 @@ func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time
 				}
 			}
 			add(s, v, t)
-			if where == state.Reopen && w.each {
+			if where == panes.Reopen && w.each {
 				if err := w.Flush(); err != nil {
 					return err
 				}
@@ -246,6 +312,21 @@ func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time
 
 // Partials is Items for partial results.
 func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), clone func(*A) (*A, error), lates *chain.Buffer[item.KV[K, item.Pane[A]]]) chain.Emit[item.KV[K, item.Pane[A]]] {
+	if w.keyed != nil {
+		of := func(p *item.Pane[A]) int64 { return p.End - 1 }
+		add := func(acc *A, p *item.Pane[A], _ int64) { merge(acc, &p.Acc) }
+		var own func(p *item.Pane[A]) (*item.Pane[A], error)
+		if clone != nil {
+			own = func(p *item.Pane[A]) (*item.Pane[A], error) {
+				acc, err := clone(&p.Acc)
+				if err != nil {
+					return nil, err
+				}
+				return &item.Pane[A]{End: p.End, Acc: *acc}, nil
+			}
+		}
+		return receiveByKey(w.keyed, of, add, own, lates)
+	}
 	return func(b *item.Batch[item.KV[K, item.Pane[A]]]) error {
 		for i := range b.Items {
 			kv := &b.Items[i]
@@ -265,7 +346,7 @@ func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), 
 				}
 			}
 			merge(acc, other)
-			if where == state.Reopen && w.each {
+			if where == panes.Reopen && w.each {
 				if err := w.Flush(); err != nil {
 					return err
 				}
@@ -277,8 +358,8 @@ func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), 
 
 // sendLateItem puts the i-th item of a batch into the stream of late items, if it is late and the
 // job uses that stream.
-func sendLateItem[T any](lates *chain.Buffer[T], where state.Place, b *item.Batch[T], i int) error {
-	if lates == nil || where != state.Late {
+func sendLateItem[T any](lates *chain.Buffer[T], where panes.Place, b *item.Batch[T], i int) error {
+	if lates == nil || where != panes.Late {
 		return nil
 	}
 	return lates.Add(b.Group, b.Items[i], b.At(i))

@@ -1,0 +1,109 @@
+package operators
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/fold"
+)
+
+// Grain says which keys of a keyed stream share a clock of event time: see WatermarkPer.
+type Grain struct{ kind string }
+
+var (
+	// Task is one clock for a task: its watermark, the minimum over all that its inputs have promised.
+	// It is the grain of a stream without WatermarkPer.
+	Task = Grain{exec.GrainTask}
+	// Key is a clock for each key.
+	Key = Grain{exec.GrainKey}
+)
+
+// WatermarkPer chooses how many clocks of event time the operators on a keyed stream have. It is an
+// option of KeyBy and PreAggregate.
+//
+//	readings := operators.KeyBy(in, "readings", serde.Int64, sensor, operators.WatermarkPer(operators.Key, 200*time.Millisecond))
+//
+// With Key an operator follows the time of each key: the greatest time of the key's items, minus the
+// delay. The event time of a key is that, or the task's watermark if it is later. A window of the key
+// closes when the key's event time has reached its end, behind the item that moves it; what is late is
+// decided by the key's event time before the item. So:
+//
+//   - the delay is the disorder of one key, and not that of the whole stream: results come earlier, and
+//     a source that is behind makes the keys of the others wait for nothing;
+//   - which items are late is a function of each key's own items, the same in every run and at every
+//     parallelism, as long as no item is behind the watermark;
+//   - the windows of a key that is silent close when the watermark passes them: the delay of the
+//     source's watermark is the disorder of the whole stream, and costs the other keys nothing.
+//
+// The items of a key must come in the order of their times, but for the delay: its items come by one
+// path, from one partition. Behind a Rebalance they do not.
+//
+// The counters late_by_key and late_by_stream say how many items were late by the clock of their key
+// alone, and by the watermark. The gauge clocks is the number of clocks that a task keeps; each takes
+// about 100 bytes until the watermark has reached it.
+//
+// The delay is a whole number of milliseconds ≥ 0; Task takes none. A job that is started again must
+// have the same grains.
+func WatermarkPer(g Grain, delay time.Duration) RouteOption {
+	return func(o *routeOptions) {
+		o.grain = exec.Grain{Kind: g.kind, Delay: delay.Milliseconds()}
+		switch {
+		case g.kind != exec.GrainTask && (delay < 0 || delay%time.Millisecond != 0):
+			o.bad = fmt.Sprintf("WatermarkPer: delay %v is not a whole number of milliseconds ≥ 0", delay)
+		case g.kind == exec.GrainTask && delay != 0:
+			o.bad = fmt.Sprintf("WatermarkPer: the clock of a task has no delay (%v); its sources have", delay)
+		case g.kind == "":
+			o.bad = "WatermarkPer: no grain given"
+		}
+	}
+}
+
+// origin is what is known of the items that pass a node, from where they come.
+type origin struct {
+	// varies says why what comes here is not a function of the input and its times alone, "" if it
+	// is.
+	varies string
+	// overtakes is the name of a stream in which items of one partition can overtake each other, "" if
+	// there is none.
+	overtakes string
+	// grain is that of the keyed stream; its zero value is Task.
+	grain exec.Grain
+}
+
+// or returns the origin of items of two flows. It has the grain of the first.
+func (o origin) or(p origin) origin {
+	return origin{varies: cmp.Or(o.varies, p.varies), overtakes: cmp.Or(o.overtakes, p.overtakes), grain: o.grain}
+}
+
+// clocks returns the clocks of windows on a stream of this origin, nil: they have the task's.
+func (o *origin) clocks() *fold.Clocks {
+	if o.grain.Kind != exec.GrainKey {
+		return nil
+	}
+	return &fold.Clocks{Delay: o.grain.Delay}
+}
+
+// setGrain gives a new keyed stream, and the stage that reads it, the grain of its options.
+func setGrain[T any](n *node[T], name string, o *routeOptions) {
+	n.grain = exec.Grain{}
+	switch j := n.job; {
+	case o.bad != "":
+		j.errorf("stream %q: %s", name, o.bad)
+	case o.grain.Kind == "" || o.grain.Kind == exec.GrainTask:
+	case !o.keyed:
+		j.errorf("stream %q: WatermarkPer is an option of KeyBy and PreAggregate", name)
+	case n.overtakes != "":
+		j.errorf("stream %q: items of one key can overtake each other in stream %q, so that a clock for each key would take them for late: use Forward instead of Rebalance", name, n.overtakes)
+	default:
+		n.grain, n.stage.grain = o.grain, o.grain
+	}
+}
+
+// sameGrain records an error if two streams that meet in one operator have different clocks.
+func (j *Job) sameGrain(what string, a, b exec.Grain) {
+	if a != b {
+		j.errorf("%s: the clocks of the streams that meet there differ (%v and %v): use one WatermarkPer for all", what, a, b)
+	}
+}

@@ -1,0 +1,406 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/panes"
+	"tailrace.dev/tailrace/operators/internal/timerqueue"
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
+	"tailrace.dev/tailrace/operators/watermark"
+)
+
+// Clocks says that each key of an operator has a clock, delay ms behind the key's newest item.
+type Clocks struct{ Delay int64 }
+
+// byKey is what Windows do if each key has a clock (package watermark).
+//
+// A window of a key closes when the first of two has reached its end: the key's own clock, behind the
+// item that moves it, or the watermark W, in Advance. For W each key has at most one timer, at the first
+// time at which something would be left to do: a window of its panes ends that the key's clock has not
+// reached, their lateness ends, or W reaches the key's logged boundary.
+//
+// State, besides the panes:
+//
+//   - passed has, for each key whose clock is ahead of W by a boundary at least, the greatest boundary F
+//     that the clock has reached. What is due of the key by F has been done. It changes once a window and
+//     key, and is deleted when W reaches F.
+//   - The cursors say the same of W: up to which (end, key) Advance has closed windows.
+//
+// Invariant: a window of a key is closed once. Those that end by max(F, cursor) have been.
+type byKey[K comparable, A any] struct {
+	*Windows[K, A]
+	at      panes.Finder
+	delay   int64
+	bounds  watermark.Boundaries
+	passed  *state.Map[K, int64]
+	cursors *state.Cursors[K]
+	timers  *timerqueue.Queue[K]
+	w       int64
+	clocks  []int        // by group, the keys that have a timer
+	gauge   *exec.Metric // of their number; may be nil
+	held    []int32      // scratch of flushKey
+
+	// Of the current Advance: the timer that fires.
+	fires bool
+	time  int64
+	key   K
+}
+
+func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *byKey[K, A] {
+	x := &byKey[K, A]{
+		Windows: w, at: panes.NewFinder(o.Cut), delay: o.Clocks.Delay,
+		bounds:  watermark.Boundaries{End: o.Cut.Size, Every: o.Cut.Slide, Lateness: o.Lateness},
+		passed:  state.NewMap(o.Name+".passed", groups, w.keys, serde.Int64),
+		cursors: state.NewCursors(o.Name, groups, w.keys),
+		timers:  timerqueue.New(groups, w.keys),
+		clocks:  make([]int, groups),
+		w:       exec.MinTime,
+	}
+	x.passed.KeepInMemory()
+	if m, ok := w.rt.(exec.Meters); ok {
+		x.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{o.Name}})
+		m.Meter(x.gauge)
+	}
+	return x
+}
+
+func (x *byKey[K, A]) tables() []exec.StateTable {
+	// The clocks are restored before the panes.
+	return []exec.StateTable{x.cursors.Table(), x.passed, x.state}
+}
+
+// judge returns the entry and the accumulator that an item of the pane found last counts in; the
+// accumulator is nil if the item does not count, and the entry if nothing need be known of the key.
+func (x *byKey[K, A]) judge(group int, key *K, t int64) (e *state.PaneEntry[K, A], acc *A, where panes.Place) {
+	now := x.w
+	if e = x.state.Key(group, key); e != nil {
+		now = x.state.Clock(e).At(now)
+	}
+	where = x.at.Place(now, x.late)
+	if where == panes.Late {
+		x.rt.Late(1)
+		if x.at.Last+x.late <= x.w {
+			x.rt.Count("late_by_stream", 1)
+		} else {
+			x.rt.Count("late_by_key", 1)
+		}
+		return e, nil, where // without a clock: it would not be ahead of W
+	}
+	if e == nil {
+		e = x.state.AddKey(group, key)
+	}
+	if where == panes.Gap {
+		return e, nil, where
+	}
+	p, created := x.state.UpsertPane(e, x.at.Pane)
+	if created {
+		x.created(e, now)
+	}
+	x.hold(e, p, x.at.Pane, where, t)
+	return e, &p.Acc, where
+}
+
+// created sets the timer that a new pane needs, at a time of its key.
+func (x *byKey[K, A]) created(e *state.PaneEntry[K, A], now int64) {
+	if x.at.First <= x.w {
+		// Windows of this pane that W has closed must not fire for it. A restart would not know:
+		// nothing needs to have fired at w. Those that only the key's clock has closed end by F.
+		x.cursors.Set(int(e.Group), x.w, nil)
+	}
+	first := x.at.First
+	if first <= now {
+		if first = x.win.After(now); first > x.at.Last {
+			first = x.at.Last + x.late
+		}
+	}
+	x.arm(e, first)
+}
+
+// arm sets the timer of a key, if it has none that is as early.
+func (x *byKey[K, A]) arm(e *state.PaneEntry[K, A], t int64) {
+	if c := x.state.Clock(e); t < c.Timer {
+		if c.Timer == watermark.NoTimer {
+			x.clocks[e.Group]++
+		}
+		c.Timer = t
+		x.timers.Add(t, int(e.Group), e.Key)
+	}
+}
+
+// move moves the clock of a key behind an item, and does what is due then.
+func (x *byKey[K, A]) move(e *state.PaneEntry[K, A], t int64) error {
+	c := x.state.Clock(e)
+	own := c.Own
+	if !c.Move(t, x.delay) {
+		return nil
+	}
+	c.Next = x.bounds.After(c.Own)
+	group, own := int(e.Group), max(own, x.w)
+	if reached := x.bounds.Reached(c.Own); reached > own {
+		if err := x.flushKey(e, own); err != nil {
+			return err
+		}
+		for end := x.due(e, own); end <= c.Own; end = x.due(e, end) {
+			if _, err := x.close(e, end); err != nil {
+				return err
+			}
+		}
+		v, _ := x.passed.Upsert(group, &e.Key)
+		*v = reached
+		x.arm(e, reached)
+	}
+	x.release(e)
+	return nil
+}
+
+// due returns the first time > t at which a window of a key's panes closes or its lateness ends;
+// watermark.NoTimer if there is none.
+func (x *byKey[K, A]) due(e *state.PaneEntry[K, A], t int64) int64 {
+	first := watermark.NoTimer
+	for i := range e.V.All() {
+		p := &e.V.All()[i]
+		if p.Dead {
+			continue
+		}
+		if end := x.win.First(p.End()); t < end {
+			first = min(first, end)
+			continue
+		}
+		last := x.win.Last(p.End())
+		if t < last {
+			first = min(first, x.win.After(t))
+		}
+		if t < last+x.late {
+			first = min(first, last+x.late)
+		}
+	}
+	return first
+}
+
+// close closes the window of a key that ends at end, if one does, and drops the panes that no window
+// needs any more. did: there was something to do.
+func (x *byKey[K, A]) close(e *state.PaneEntry[K, A], end int64) (did bool, err error) {
+	win := &x.win
+	if win.After(end-1) == end {
+		acc, some, _ := x.combine(e, end)
+		if did = some; some && !x.eager {
+			if err := x.emit(int(e.Group), &e.Key, end, acc, end-1); err != nil {
+				return true, err
+			}
+		}
+	}
+	return x.drop(e, end) || did, nil
+}
+
+// drop drops the panes of a key whose last window and its lateness end by t.
+func (x *byKey[K, A]) drop(e *state.PaneEntry[K, A], t int64) bool {
+	last := x.win.After(t-x.late) - x.win.Slide // of the windows that end by then
+	return x.state.DropPanes(e, exec.MinTime, last-x.win.Size+x.win.Slide)
+}
+
+// release lets an entry go that has no timer.
+func (x *byKey[K, A]) release(e *state.PaneEntry[K, A]) {
+	if x.state.Clock(e).Timer == watermark.NoTimer {
+		x.state.Forget(e)
+	}
+}
+
+// flushKey emits the windows of a key that have changed, at an event time of the key, before its clock
+// reaches a boundary: behind that some of them do not change any more.
+func (x *byKey[K, A]) flushKey(e *state.PaneEntry[K, A], now int64) error {
+	if len(x.Windows.held) == 0 {
+		return nil
+	}
+	x.held = x.held[:0]
+	for i := range e.V.All() {
+		if at := e.V.All()[i].Held; at > 0 {
+			x.held = append(x.held, at)
+		}
+	}
+	if len(x.held) == 0 {
+		return nil
+	}
+	slices.Sort(x.held) // a restored table has the panes in another order
+	done := map[changed[K, A]]bool{}
+	for _, at := range x.held {
+		h := &x.Windows.held[at-1]
+		if err := x.emitHeld(h, now, done); err != nil {
+			return err
+		}
+		*h = heldPane[K, A]{}
+	}
+	return nil
+}
+
+// report sets the metric.
+func (x *byKey[K, A]) report() {
+	if x.gauge == nil {
+		return
+	}
+	sum := 0
+	for _, n := range x.clocks {
+		sum += n
+	}
+	x.gauge.Set(float64(sum))
+}
+
+// advance fires the timers that are due by w.
+func (x *byKey[K, A]) advance(w int64, m *exec.Meter) (done bool, err error) {
+	x.fires = false
+	for {
+		t, ok := x.timers.Peek()
+		if !ok || t > w {
+			x.w = max(x.w, w)
+			return true, nil
+		}
+		t, group, key, ok := x.timers.Pop(w)
+		if !ok {
+			continue // those that were due have moved to another task
+		}
+		x.key = key
+		e := x.state.Key(group, &x.key)
+		if e == nil || x.state.Clock(e).Timer != t {
+			continue // the key has an earlier timer, or had
+		}
+		did, err := x.visit(group, e, t, m)
+		if err != nil {
+			return false, err
+		}
+		m.Unit(did)
+		if (did || m.Avoided) && m.Over() { // a call that stops early has done a unit at least
+			return false, nil
+		}
+	}
+}
+
+// visit does what is due of a key when W reaches t, and sets its next timer. did is a function of the
+// key's state: a restored task, which may have other timers for which nothing is due, counts the same
+// units.
+func (x *byKey[K, A]) visit(group int, e *state.PaneEntry[K, A], t int64, m *exec.Meter) (did bool, err error) {
+	c := x.state.Clock(e)
+	f := int64(exec.MinTime)
+	if c.Own > exec.MinTime {
+		f = x.bounds.Reached(c.Own)
+	}
+	switch {
+	case t == f:
+		if x.passed.Get(group, &e.Key) != nil {
+			x.passed.Delete(group, &e.Key)
+			x.cursors.Set(group, t, &e.Key)
+			did = true
+		}
+	case t > f && x.due(e, t-1) == t:
+		if x.win.After(t-1) == t {
+			x.fires, x.time = true, t
+			if m.Avoids(x) {
+				did = x.drop(e, t)
+			} else if did, err = x.close(e, t); err != nil {
+				return did, err
+			}
+			x.cursors.Set(group, t, &e.Key)
+		} else {
+			did = x.drop(e, t)
+		}
+	}
+	c.Timer = x.due(e, max(t, f))
+	if f > t {
+		c.Timer = min(c.Timer, f)
+	}
+	if c.Timer == watermark.NoTimer {
+		x.clocks[group]--
+		x.state.Forget(e)
+		return did, nil
+	}
+	x.timers.Add(c.Timer, group, e.Key)
+	return did, nil
+}
+
+// RestoreClocks implements state.Clocked.
+func (x *byKey[K, A]) RestoreClocks(group int) {
+	x.passed.Range(group, func(key *K, f *int64) bool {
+		e := x.state.Key(group, key)
+		if e == nil {
+			e = x.state.AddKey(group, key)
+		}
+		c := x.state.Clock(e)
+		c.Own, c.Next = *f, x.bounds.After(*f)
+		return true
+	})
+}
+
+// Restored implements state.Clocked.
+func (x *byKey[K, A]) Restored(e *state.PaneEntry[K, A]) {
+	group, f := int(e.Group), int64(exec.MinTime)
+	if p := x.passed.Get(group, &e.Key); p != nil {
+		f = *p
+	}
+	fired := max(f, x.cursors.Fired(group, &e.Key))
+	x.arm(e, x.due(e, fired))
+	if f > exec.MinTime {
+		x.arm(e, f)
+	}
+	x.release(e)
+}
+
+// Dropped implements state.Clocked.
+func (x *byKey[K, A]) Dropped(group int) {
+	x.timers.DropGroup(group)
+	x.clocks[group] = 0
+}
+
+// Timer implements exec.Timed.
+func (x *byKey[K, A]) Timer() (text, name string) {
+	if !x.fires {
+		return "", ""
+	}
+	return chain.ShowTimer(fmt.Sprintf("window %q, its end", x.name), x.key, x.time), chain.TimerName(x.name, x.keys, &x.key, x.time)
+}
+
+// receiveByKey returns what passes items to the windows: at returns the time by which an item is found in a
+// pane, nil: its time, and add adds it to the pane's accumulator.
+func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, add func(acc *A, v *V, t int64), clone func(*V) (*V, error), lates *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
+	return func(b *item.Batch[item.KV[K, V]]) error {
+		for i := range b.Items {
+			kv, t := &b.Items[i], b.Times[i]
+			if at == nil {
+				x.at.Find(t)
+			} else {
+				x.at.Find(at(&kv.Value))
+			}
+			e, acc, where := x.judge(b.Group, &kv.Key, t)
+			if acc == nil {
+				if err := sendLateItem(lates, where, b, i); err != nil {
+					return err
+				}
+			} else {
+				v := &kv.Value
+				if clone != nil {
+					var err error
+					if v, err = clone(v); err != nil {
+						return err
+					}
+				}
+				add(acc, v, t)
+				if where == panes.Reopen && x.each {
+					if err := x.Flush(); err != nil {
+						return err
+					}
+				}
+			}
+			if e != nil {
+				if err := x.move(e, t); err != nil {
+					return err
+				}
+			}
+		}
+		if err := x.relieve(); err != nil {
+			return err
+		}
+		return x.out.Flush()
+	}
+}

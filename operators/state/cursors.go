@@ -1,0 +1,87 @@
+package state
+
+import (
+	"bytes"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Cursors say, for each key group, up to which (end, key) windows have fired as the watermark passed
+// them. They are state: panes do not tell it.
+type Cursors[K comparable] struct {
+	keys    serde.Serde[K]
+	fired   *Map[uint8, firedUpTo]
+	scratch []byte
+}
+
+// firedUpTo is a cursor. The windows that end before time have fired, and those that end at it for
+// the keys up to key, or for all keys if all is set.
+type firedUpTo struct {
+	time int64
+	all  bool
+	key  []byte
+}
+
+var firedSerde = serde.New("fired up to",
+	func(dst []byte, c *firedUpTo) []byte {
+		return serde.AppendBytes(serde.AppendBool(serde.AppendInt64(dst, c.time), c.all), c.key)
+	},
+	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
+
+var uint8Serde = serde.New("uint8",
+	func(dst []byte, v *uint8) []byte { return append(dst, *v) },
+	func(r *serde.Reader, v *uint8) { *v = uint8(r.Uint32()) })
+
+var onlyKey uint8
+
+// NewCursors returns the cursors of the operator of a name, for a stage of this number of key groups.
+func NewCursors[K comparable](name string, groups int, keys serde.Serde[K]) *Cursors[K] {
+	c := &Cursors[K]{keys: keys, fired: NewMap(name+".fired", groups, uint8Serde, firedSerde)}
+	c.fired.small = true
+	return c
+}
+
+// Table returns the cursors' state, which must be restored before the panes.
+func (c *Cursors[K]) Table() exec.StateTable { return c.fired }
+
+// Set moves a key group's cursor; a nil key means all keys.
+func (c *Cursors[K]) Set(group int, t int64, key *K) {
+	x, created := c.fired.Upsert(group, &onlyKey)
+	if !created && x.time > t {
+		return
+	}
+	x.time, x.all, x.key = t, key == nil, x.key[:0]
+	if key != nil {
+		x.key = c.keys.Append(x.key, key)
+	}
+}
+
+// Fired returns the time up to which the windows of a key have fired, as far as the cursor knows.
+func (c *Cursors[K]) Fired(group int, key *K) int64 {
+	x := c.fired.Get(group, &onlyKey)
+	if x == nil {
+		return exec.MinTime
+	}
+	if !x.all {
+		if c.scratch = c.keys.Append(c.scratch[:0], key); bytes.Compare(c.scratch, x.key) > 0 {
+			return x.time - 1
+		}
+	}
+	return x.time
+}
+
+// passed reports whether a key group's cursor has passed a window of an encoded key.
+func (c *Cursors[K]) passed(group int, end int64, key []byte) bool {
+	x := c.fired.Get(group, &onlyKey)
+	return x != nil && (end < x.time || end == x.time && (x.all || bytes.Compare(key, x.key) <= 0))
+}
+
+// stands returns the time of a key group's cursor; ok is false if it has none.
+func (c *Cursors[K]) stands(group int) (t int64, ok bool) {
+	x := c.fired.Get(group, &onlyKey)
+	if x == nil {
+		return 0, false
+	}
+	return x.time, true
+}
