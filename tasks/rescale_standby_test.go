@@ -15,12 +15,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // A task leaves its stage and comes back, with the state of its givers: the warm copy of its predecessor,
 // which has what it had when it left and what others have changed since, is not used.
 func TestNewcomerWithStandby(t *testing.T) {
-	for _, mode := range modes {
+	for _, mode := range []string{rescale.ModeMove, rescale.ModeRebuild} {
 		for standbys := range 2 {
 			t.Run(fmt.Sprint(mode, standbys), func(t *testing.T) {
 				const keys, rounds = 64, 60

@@ -108,6 +108,8 @@ func (f *fleet) Retire(stage, task int) {
 	f.tasks[[2]int{stage, task}].Kill()
 }
 
+func (f *fleet) Restart() error { return rescale.ErrRestart }
+
 func (f *fleet) Runs(stage, task int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +218,7 @@ func TestRequestsInOtherProcesses(t *testing.T) {
 		case 0:
 			require.Contains(t, o.Error, "is a sink")
 		case 1:
-			require.Equal(t, rescale.Result{Stage: "by-key", From: 2, To: 4, Strategy: "sticky", KeyGroups: 8, GroupsMoved: 4, Steps: o.Result.Steps, SettledMS: o.Result.SettledMS}, o.Result)
+			require.Equal(t, rescale.Result{Stage: "by-key", From: 2, To: 4, Strategy: "sticky", Mode: rescale.ModeMove, KeyGroups: 8, GroupsMoved: 4, Steps: o.Result.Steps, SettledMS: o.Result.SettledMS}, o.Result)
 		case 2:
 			require.Contains(t, o.Error, `no stage "nothing"`)
 		case 3:

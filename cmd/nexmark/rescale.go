@@ -29,12 +29,20 @@ STAGE may be left out (10s=4): the first with the most key groups that is neithe
 They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
 One that is not reached before the job ends is reported, and is no error. Not with --submit, --state pebble, or the
 protocols txn, aligned, aligned-early and unsafe`)
-	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, `how a task gets the state of key groups that come to it: move (it takes over what the other task has in memory)
-or rebuild (it restores them from the checkpoint store and the log, as after a crash)`)
+	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, "how a task gets the state of key groups that come to it; all but the first are for comparison:\n"+modeHelp())
 	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
 	f.Var((*autos)(&e.Autoscales), "auto", `keep the number of tasks of a stage between two bounds, as its load demands: STAGE=MIN..MAX, as in counts=2..8.
 STAGE may be left out (2..8), as in --rescale. The bounds are kept with the job (--data): run again without --auto it
 scales on, until STAGE=off. What is impossible is what is for --rescale`)
+}
+
+// modeHelp describes the modes, one a line.
+func modeHelp() string {
+	var lines []string
+	for _, m := range rescale.Modes {
+		lines = append(lines, m.Name+": "+m.About)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // rescales reports whether stages are to be rescaled.
@@ -54,8 +62,8 @@ func (e *engine) checkRescales() error {
 	if e.rescales() && e.state == "pebble" {
 		return usagef("%s: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start", e.rescaleFlags())
 	}
-	if e.rescaleMode != rescale.ModeMove && e.rescaleMode != rescale.ModeRebuild {
-		return usagef("--rescale-mode: %q is neither %s nor %s", e.rescaleMode, rescale.ModeMove, rescale.ModeRebuild)
+	if _, err := rescale.ModeOf(e.rescaleMode); err != nil {
+		return usagef("--rescale-mode: %w", err)
 	}
 	if e.rescaleBatch < 0 {
 		return usagef("--rescale-batch: %d key groups a step; use 0 for any number", e.rescaleBatch)

@@ -136,7 +136,7 @@ func rescalesOf(t *testing.T, rng *rand.Rand, s *driver.Settings, to []int) (all
 	}
 	slices.Sort(moments)
 	for i, n := range to {
-		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n, Batch: rng.IntN(3), Mode: []string{rescale.ModeMove, rescale.ModeRebuild}[rng.IntN(2)]})
+		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n, Batch: rng.IntN(3), Mode: rescale.Modes[rng.IntN(len(rescale.Modes))].Name})
 	}
 	return all
 }

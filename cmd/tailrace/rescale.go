@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // rescaling holds the flags of job rescale.
@@ -59,6 +61,7 @@ the rescale continues: tailrace job describe shows how far it is.`,
 	f.StringVar(&r.request.Strategy, "repartition", "sticky", "which key groups move: sticky (as few as possible), range (as in a new job), hash (consistent hashing)")
 	f.StringVar(&r.owners, "owners", "", "a `FILE` with the task of each key group instead, a list of JSON: [0,0,1,…]")
 	f.IntVar(&r.request.Batch, "batch", 2, "how many key groups a task gives, or receives, in one step; 0: all at once, which takes less time and interrupts their items for longer")
+	f.StringVar(&r.request.Mode, "mode", rescale.ModeMove, "how a task gets the state of key groups that come to it, one of "+modeNames()+"; all but the first are for comparison")
 	f.BoolVar(&r.request.Cancel, "cancel", false, "give up the rescale under way: what has moved stays where it is")
 	f.BoolVar(&r.detach, "detach", false, "do not wait for the end")
 	f.DurationVar(&r.patience, "patience", 5*time.Minute, "how long to wait for the end; the rescale continues after that")
@@ -69,7 +72,7 @@ the rescale continues: tailrace job describe shows how far it is.`,
 func (r *rescaling) check(f *pflag.FlagSet) error {
 	q := &r.request
 	if q.Cancel {
-		for _, name := range []string{"parallelism", "repartition", "owners", "batch"} {
+		for _, name := range []string{"parallelism", "repartition", "owners", "batch", "mode"} {
 			if f.Changed(name) {
 				return usagef("--cancel and --%s: one of them", name)
 			}
@@ -87,6 +90,11 @@ func (r *rescaling) check(f *pflag.FlagSet) error {
 		return usagef("--batch %d: a number of key groups, or 0 for all at once", q.Batch)
 	case !slices.Contains([]string{"sticky", "range", "hash"}, q.Strategy):
 		return usagef("--repartition %q: choose one of sticky, range, hash", q.Strategy)
+	}
+	if mode, err := rescale.ModeOf(q.Mode); err != nil || mode.Restarts {
+		return usagef("--mode %q: choose one of %s", q.Mode, modeNames())
+	}
+	switch {
 	case r.owners == "":
 		return nil
 	case f.Changed("repartition"):
@@ -101,6 +109,17 @@ func (r *rescaling) check(f *pflag.FlagSet) error {
 	}
 	q.Strategy = ""
 	return nil
+}
+
+// modeNames lists the modes for jobs on workers.
+func modeNames() string {
+	var names []string
+	for _, m := range rescale.Modes {
+		if !m.Restarts {
+			names = append(names, m.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func (r *rescaling) run(ctx context.Context, store *meta.Store, name string) error {

@@ -116,7 +116,8 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 	s, job := stages[fault.Stage%len(stages)], r.running
 	ask := tasks.Rescale{Stage: l.Plan.Stages[s].Name, Tasks: 1 + fault.Task%l.Stages[s].Groups, Batch: fault.After % 3}
 	if fault.After%4 == 0 {
-		ask.Mode = rescale.ModeRebuild
+		others := rescale.Modes[1:]
+		ask.Mode = others[fault.After/4%len(others)].Name
 	}
 	r.rescales.Go(func() {
 		if _, err := job.Rescale(ctx, ask); err == nil {

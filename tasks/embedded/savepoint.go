@@ -73,6 +73,35 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	return man, nil
 }
 
+// Restart implements runtime.Tasks. Tasks that have committed the end of their input do not start again.
+func (j *Job) Restart() error {
+	if err := j.stay(); err != nil {
+		return err
+	}
+	defer j.leave()
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
+	var all []*runtime.Handle
+	j.mu.Lock()
+	for _, tasks := range j.tasks {
+		for _, r := range tasks {
+			if r != nil && !ended(r) {
+				all = append(all, r)
+				j.failed[r] = true
+				r.Stop()
+			}
+		}
+	}
+	j.mu.Unlock()
+	for _, r := range all {
+		<-r.Done()
+	}
+	if err := j.ctx.Err(); err != nil {
+		return runtime.ErrEnded
+	}
+	return j.resume(slices.DeleteFunc(all, func(r *runtime.Handle) bool { return r.Err() == nil }))
+}
+
 // described returns the description of the job with its present tasks and owners. While they do not
 // change, a key group may still be on its way; the tasks stop when none is.
 func described(cfg *runtime.Config) savepoint.Job {
@@ -112,7 +141,7 @@ func (j *Job) drain(n uint64) (drained []*runtime.Handle, err error) {
 	return drained, err
 }
 
-// resume restarts the tasks that drain has stopped.
+// resume restarts tasks that have stopped.
 func (j *Job) resume(drained []*runtime.Handle) error {
 	for _, r := range drained {
 		t, err := j.executor.Prepare(r.Stage(), r.Index(), runtime.Attempt{}, false)

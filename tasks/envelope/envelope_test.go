@@ -233,9 +233,10 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 		m := Move{
 			Stage: rapid.Uint32().Draw(t, "stage"), From: rapid.Uint32().Draw(t, "from"), To: rapid.Uint32().Draw(t, "to"),
 			Groups: rapid.SliceOfN(rapid.IntRange(0, 9), 0, 9).Draw(t, "groups"), Early: rapid.Bool().Draw(t, "early"),
+			Mode: rapid.SampledFrom([]string{"", "move", "gradual"}).Draw(t, "mode"),
 		}
 		p.Moves = append(p.Moves, m)
-		pb.Moves = append(pb.Moves, &markerpb.Move{Stage: m.Stage, From: m.From, To: m.To, Groups: rangesTwin(m.Groups), Early: m.Early})
+		pb.Moves = append(pb.Moves, &markerpb.Move{Stage: m.Stage, From: m.From, To: m.To, Groups: rangesTwin(m.Groups), Early: m.Early, Mode: m.Mode})
 	}
 	return p, pb
 }

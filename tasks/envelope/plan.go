@@ -95,6 +95,9 @@ type Move struct {
 	// Early: the giver releases them as soon as it knows of the plan, else when it has processed its
 	// input up to the plan.
 	Early bool
+	// Mode is how the receiver gets their state (rescale.ModeOf); a reader that does not know it takes
+	// the default.
+	Mode string
 }
 
 // PlanStream is one stream of a Plan.
@@ -133,12 +136,13 @@ func (p *Plan) Append(dst []byte) []byte {
 	}
 	for i := range p.Moves {
 		m := &p.Moves[i]
-		e.message(9, uintSize(1, uint64(m.Stage))+uintSize(2, uint64(m.From))+uintSize(3, uint64(m.To))+rangesSize(4, m.Groups)+boolSize(5, m.Early))
+		e.message(9, uintSize(1, uint64(m.Stage))+uintSize(2, uint64(m.From))+uintSize(3, uint64(m.To))+rangesSize(4, m.Groups)+boolSize(5, m.Early)+bytesSize(6, len(m.Mode)))
 		e.uint(1, uint64(m.Stage))
 		e.uint(2, uint64(m.From))
 		e.uint(3, uint64(m.To))
 		e.ranges(4, m.Groups)
 		e.bool(5, m.Early)
+		e.str(6, m.Mode)
 	}
 	for i := range p.Goal {
 		e.planStage(10, &p.Goal[i])
@@ -283,6 +287,8 @@ func (d *decoder) move(groups *int) Move {
 			m.Groups = r.ranges(m.Groups)
 		case 5:
 			m.Early = r.bool()
+		case 6:
+			m.Mode = string(r.text())
 		default:
 			r.skip()
 		}

@@ -33,10 +33,17 @@ func (h *Handover) Drive(ctx, life context.Context, j runtime.Tasks, asked []res
 	return err
 }
 
-// Check returns why a request cannot be carried out, as far as the job's settings say.
+// Check returns why a request of a job on workers cannot be carried out, as far as the job's settings
+// say.
 func Check(cfg *runtime.Config, r rescale.Request) error {
 	h := &Handover{cfg: cfg}
 	s, err := h.of(&r)
+	if err == nil {
+		var mode *rescale.Mode
+		if mode, err = rescale.ModeOf(r.Mode); err == nil && mode.Restarts {
+			err = rescale.ErrRestart
+		}
+	}
 	if err == nil && !r.Cancel {
 		_, _, err = owners(r, &envelope.PlanStage{Owners: cfg.Layout.Stages[s].Owner})
 	}

@@ -1,10 +1,12 @@
 package handover
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -15,15 +17,13 @@ import (
 type Handover struct {
 	cfg *runtime.Config
 
-	states  states
-	rebuild atomic.Bool // releases keep no state for their receivers
+	states states
+	// restarts: the tasks are about to start again, and take no group before.
+	restarts atomic.Bool
 
 	mu     sync.Mutex
 	movers map[*mover]bool
 }
-
-// moves reports whether the state of key groups moves between the tasks of this process.
-func (h *Handover) moves() bool { return !h.rebuild.Load() }
 
 // New returns the Handover of a job, nil if its protocol has none.
 func New(cfg *runtime.Config) runtime.Handover {
@@ -40,7 +40,7 @@ func (h *Handover) Mover(e *runtime.Engine) runtime.Mover {
 	if len(spec.Inputs) == 0 || spec.Sink {
 		return nil
 	}
-	return &mover{h: h, e: e, stage: stage, ready: make(chan struct{}, 1), releases: map[sharedlog.LSN]*envelope.Marker{}}
+	return &mover{h: h, e: e, stage: stage, index: e.Index(), ready: make(chan struct{}, 1), releases: map[sharedlog.LSN]*envelope.Marker{}, plans: map[uint64]rescale.Plan{}}
 }
 
 // tell passes a plan, which is in the log, to the tasks that have not reached it.
@@ -49,10 +49,41 @@ func (h *Handover) tell(p *envelope.Plan, at sharedlog.LSN) {
 	defer h.mu.Unlock()
 	for m := range h.movers {
 		m.told = append(m.told, planOf(p, at, m.stage))
-		select {
-		case m.ready <- struct{}{}:
-		default: // it has a token
+		m.poke()
+	}
+}
+
+// poke makes the task look what there is to do.
+func (m *mover) poke() {
+	select {
+	case m.ready <- struct{}{}:
+	default: // it has a token
+	}
+}
+
+// elsewhere removes the state of those key groups that a task gives to tasks of other processes, which
+// restore them: nothing here would take it.
+func (h *Handover) elsewhere(giver *mover, moves []rescale.Move, state exec.GroupState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	here := map[int]bool{}
+	for m := range h.movers {
+		here[m.index] = here[m.index] || m.stage == giver.stage
+	}
+	for i := range moves {
+		if m := &moves[i]; m.From == giver.index && !here[m.To] {
+			maps.DeleteFunc(state, func(g int, _ []any) bool { return slices.Contains(m.Groups, g) })
 		}
+	}
+}
+
+// resume lets the tasks take groups, if they have not started again.
+func (h *Handover) resume() {
+	h.restarts.Store(false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for m := range h.movers {
+		m.poke()
 	}
 }
 
@@ -82,6 +113,7 @@ func planOf(p *envelope.Plan, at sharedlog.LSN, stage int) rescale.Plan {
 	r := rescale.Plan{Number: max(p.Number, 1), LSN: at, Tasks: p.Stages[stage].Tasks, Owners: slices.Clone(p.Stages[stage].Owners)}
 	for i := range p.Moves {
 		if m := &p.Moves[i]; int(m.Stage) == stage {
+			r.Mode = m.Mode
 			r.Moves = append(r.Moves, rescale.Move{From: int(m.From), To: int(m.To), Groups: slices.Clone(m.Groups), Early: m.Early})
 		}
 	}

@@ -20,6 +20,7 @@ type mover struct {
 	h     *Handover
 	e     *runtime.Engine
 	stage int
+	index int
 	ready chan struct{}
 	told  []rescale.Plan // guarded by h.mu
 
@@ -28,7 +29,9 @@ type mover struct {
 	givers  givers
 	// releases are those that the task takes groups by, by their LSN.
 	releases map[sharedlog.LSN]*envelope.Marker
-	at       sharedlog.LSN // the task holds at this plan; 0: it does not
+	plans    map[uint64]rescale.Plan // by number
+	arrivals []*arrival              // in the order of their releases
+	at       sharedlog.LSN           // the task holds at this plan; 0: it does not
 	// What the marker that is being made says.
 	release *rescale.Release
 	left    bool
@@ -50,7 +53,7 @@ func (m *mover) Begin(ctx context.Context, last *envelope.Marker, at, place shar
 	}
 	var plans []rescale.Plan
 	for i, p := range all {
-		plans = append(plans, planOf(p, lsns[i], m.stage))
+		plans = append(plans, m.plan(planOf(p, lsns[i], m.stage)))
 	}
 	mark, _ := markerOf(last, at)
 	_, groups := m.e.Owned()
@@ -102,7 +105,7 @@ func (m *mover) await(ctx context.Context, place sharedlog.LSN) (err error) {
 			if err := p.Parse(batch.Entries[i].Data); err != nil {
 				return err
 			}
-			plan := planOf(&p, batch.Entries[i].LSN, m.stage)
+			plan := m.plan(planOf(&p, batch.Entries[i].LSN, m.stage))
 			m.effects = append(m.effects, m.core.Told(&plan)...)
 		}
 		if len(m.effects) > 0 {
@@ -137,6 +140,7 @@ func (m *mover) Turn(ctx context.Context) error {
 	effects := m.effects
 	m.effects = nil
 	for _, p := range m.h.next(m) {
+		p = m.plan(p)
 		effects = append(effects, m.core.Told(&p)...)
 	}
 	did := len(effects) > 0
@@ -146,6 +150,13 @@ func (m *mover) Turn(ctx context.Context) error {
 	saw, err := m.follow(ctx)
 	if err != nil {
 		return err
+	}
+	if !m.e.Ended() {
+		took, err := m.take(ctx)
+		if err != nil {
+			return err
+		}
+		did = did || took
 	}
 	for !m.e.Ended() && m.e.Clean() {
 		effects := m.core.Clean(m.e.Time())
@@ -175,6 +186,9 @@ func (m *mover) Turn(ctx context.Context) error {
 
 // Ready implements runtime.Mover.
 func (m *mover) Ready() <-chan struct{} {
+	if m.takes() {
+		return always
+	}
 	if r := m.givers.ready(); r != nil {
 		return r
 	}
@@ -217,7 +231,7 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 
 // Reached implements runtime.Mover.
 func (m *mover) Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan) error {
-	plan := planOf(p, at, m.stage)
+	plan := m.plan(planOf(p, at, m.stage))
 	effects := m.core.Reached(&plan, m.e.Watermark())
 	if m.core.Holds() {
 		m.at = at
@@ -243,7 +257,7 @@ func (m *mover) Marker(to *envelope.Marker) {
 	}
 	if m.release != nil {
 		to.Released = envelope.Release{Plan: m.release.Plan, Groups: m.release.Groups}
-		if m.h.moves() {
+		if m.mode(m.release.Plan).Memory {
 			m.giving = nameOf(to)
 			m.h.states.promise(m.giving, m.release.Plan)
 		}
@@ -290,15 +304,9 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 	case rescale.Unfollow:
 		return m.givers.drop(e.From)
 	case rescale.Take:
-		r := m.releases[e.At]
 		delete(m.releases, e.At)
-		m.e.Reached(observe.RescaleTaking)
-		if err := m.take(ctx, e, r); err != nil {
-			return fmt.Errorf("take over key groups %v of task %d: %w", e.Groups, e.From, err)
-		}
-		m.core.Arrived(e.Groups)
-		m.e.Reached(observe.RescaleTaken)
-		return nil
+		_, err := m.take(ctx)
+		return err
 	case rescale.Back:
 		return m.e.Reread(e.Back.Low)
 	case rescale.Enter:
@@ -317,19 +325,6 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 	return fmt.Errorf("effect %d is not known", e.Do)
 }
 
-// take takes over the state of key groups by a release: from the giver, if it is a task of this
-// process, otherwise from the store and the change logs.
-func (m *mover) take(ctx context.Context, e *rescale.Effect, r *envelope.Marker) error {
-	state, err := m.h.states.take(ctx, m.e.Stopping(), nameOf(r), e.Groups)
-	switch {
-	case err != nil:
-		return err
-	case state != nil:
-		return m.e.Attach(state)
-	}
-	return m.e.Take(ctx, e.Groups, e.At, r.Snapshot > 0)
-}
-
 // give makes the commit that gives groups away, or with which the task leaves.
 func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
 	m.release, m.left = e.Release, e.Leave
@@ -342,6 +337,7 @@ func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
 	if err != nil {
 		return err // Close tells the receivers that there is none
 	}
+	m.h.elsewhere(m, m.plans[e.Release.Plan].Moves, state)
 	m.h.states.keep(m.giving, state)
 	m.e.Landed(func(sharedlog.LSN) { m.e.Reached(observe.RescaleReleased) })
 	return nil
@@ -352,8 +348,8 @@ func (m *mover) receive(ctx context.Context, takes []rescale.Effect, fresh bool)
 	var all []runtime.Received
 	for i := range takes {
 		if take := &takes[i]; take.Do == rescale.Take {
-			r := m.releases[take.At]
-			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: r.Snapshot, Kept: r.Kept})
+			a := m.arrives(take)
+			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: a.marker.Snapshot, Kept: a.marker.Kept, Whole: a.whole})
 		}
 	}
 	return m.e.Receive(ctx, all, fresh)

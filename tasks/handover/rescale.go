@@ -32,14 +32,10 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 	if err != nil {
 		return nil, err
 	}
-	switch r.Mode {
-	case "":
-		r.Mode = rescale.ModeMove
-	case rescale.ModeMove, rescale.ModeRebuild:
-	default:
-		return nil, fmt.Errorf("there is no mode %q; the modes are %s and %s", r.Mode, rescale.ModeMove, rescale.ModeRebuild)
+	mode, err := rescale.ModeOf(r.Mode)
+	if err != nil {
+		return nil, err
 	}
-	h.rebuild.Store(r.Mode == rescale.ModeRebuild)
 	c, err := h.claim(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +44,14 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 	if err != nil {
 		return nil, err
 	}
+	if mode.Restarts {
+		h.restarts.Store(true)
+		defer h.resume()
+	}
 	done.Steps, err = c.run(ctx, j)
+	if err == nil && mode.Restarts && len(c.ended) == 0 {
+		err = j.Restart()
+	}
 	if err == nil && slices.Contains(c.ended, s) {
 		err = errStageEnded
 	}
@@ -92,12 +95,17 @@ func (c *controller) ask(s int, r *rescale.Request) (*rescale.Result, error) {
 		c.core.Cancel(s)
 		return done, nil
 	}
+	mode, err := rescale.ModeOf(r.Mode)
+	if err != nil {
+		return nil, err
+	}
 	goal, strategy, err := owners(*r, have)
 	if err != nil {
 		return nil, err
 	}
-	done.To, done.Strategy, done.Batch, done.Mode, done.GroupsMoved = r.Tasks, strategy, r.Batch, r.Mode, rescale.Moved(have.Owners, goal)
-	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: r.Batch})
+	batch := mode.Step(r.Batch)
+	done.To, done.Strategy, done.Batch, done.Mode, done.GroupsMoved = r.Tasks, strategy, batch, mode.Name, rescale.Moved(have.Owners, goal)
+	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: batch, Mode: mode.Name, Late: mode.Restarts})
 	return done, nil
 }
 
@@ -344,7 +352,7 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 	for s := range d.Plans {
 		p.Stages[s].Tasks, p.Stages[s].Owners = d.Plans[s].Tasks, d.Plans[s].Owners
 		for _, m := range d.Plans[s].Moves {
-			p.Moves = append(p.Moves, envelope.Move{Stage: uint32(s), From: uint32(m.From), To: uint32(m.To), Groups: m.Groups, Early: m.Early})
+			p.Moves = append(p.Moves, envelope.Move{Stage: uint32(s), From: uint32(m.From), To: uint32(m.To), Groups: m.Groups, Early: m.Early, Mode: d.Plans[s].Mode})
 		}
 		if g := d.Goals[s]; g != nil {
 			p.Goal = append(p.Goal, envelope.PlanStage{Name: p.Stages[s].Name, Tasks: g.Tasks, Owners: g.Owners})

@@ -49,7 +49,7 @@ func (s *states) promise(name release, plan uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, r := range s.all {
-		if r.plan < plan && r.drop != nil { // that step is done
+		if r.plan+1 < plan && r.drop != nil { // two steps are done since: no receiver waits for it
 			r.drop.Stop()
 			delete(s.all, n)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -63,7 +64,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// What no receiver takes is kept until the next step, and for a minute at most.
+// What no receiver takes is kept until the step after the next one, and for a minute at most.
 func TestStatesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s states
@@ -73,8 +74,10 @@ func TestStatesAreDropped(t *testing.T) {
 		s.promise(release{1, 1, 3, 4}, 2)
 		require.Len(t, s.all, 2)
 		s.promise(release{1, 3, 3, 4}, 3)
+		require.Contains(t, s.all, name, "its receiver may be between the commit that takes the groups over and the state")
+		s.promise(release{1, 4, 3, 4}, 4)
 		require.NotContains(t, s.all, name)
-		require.Len(t, s.all, 2, "the one that is not there yet stays")
+		require.Len(t, s.all, 3, "the ones that are not there yet stay")
 
 		s.promise(name, 3)
 		s.keep(name, exec.GroupState{1: {"one"}})
@@ -82,4 +85,16 @@ func TestStatesAreDropped(t *testing.T) {
 		synctest.Wait()
 		require.NotContains(t, s.all, name)
 	})
+}
+
+// A giver keeps nothing for receivers that run in other processes.
+func TestStateForOtherProcesses(t *testing.T) {
+	h := &Handover{movers: map[*mover]bool{}}
+	giver := &mover{stage: 2, index: 0}
+	for _, m := range []*mover{giver, {stage: 2, index: 1}, {stage: 1, index: 3}} {
+		h.join(m)
+	}
+	state := exec.GroupState{0: {"stays"}, 1: {"here"}, 2: {"elsewhere"}, 3: {"of another giver"}}
+	h.elsewhere(giver, []rescale.Move{{From: 0, To: 1, Groups: []int{1}}, {From: 0, To: 3, Groups: []int{2}}, {From: 1, To: 3, Groups: []int{3}}}, state)
+	require.Equal(t, exec.GroupState{0: {"stays"}, 1: {"here"}, 3: {"of another giver"}}, state)
 }

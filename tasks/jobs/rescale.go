@@ -57,7 +57,7 @@ func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescal
 		for _, stage := range of {
 			j.Rescale = slices.DeleteFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
 			j.Rescale = append(j.Rescale, meta.Rescale{
-				Stage: stage, Number: number, Tasks: r.Tasks, Strategy: r.Strategy, Owners: r.Owners, Batch: r.Batch, ID: r.ID, Cancel: r.Cancel,
+				Stage: stage, Number: number, Tasks: r.Tasks, Strategy: r.Strategy, Owners: r.Owners, Batch: r.Batch, Mode: r.Mode, ID: r.ID, Cancel: r.Cancel,
 			})
 		}
 		return nil

@@ -43,6 +43,7 @@ type Rescale struct {
 	Strategy string `json:"strategy,omitempty"`
 	Owners   []int  `json:"owners,omitempty"`
 	Batch    int    `json:"batch,omitempty"`
+	Mode     string `json:"mode,omitempty"`
 	ID       string `json:"id,omitempty"`
 	// Cancel: no further key groups are to move.
 	Cancel bool `json:"cancel,omitempty"`

@@ -12,8 +12,9 @@ type Goal struct {
 	Owners []int
 	// Strategy is the name of the strategy that made the owners, ID says who asked: for reports.
 	Strategy, ID string
-	// Batch is as in Steps.
+	// Batch is as in Steps, Mode the name of the mode.
 	Batch int
+	Mode  string
 	// Late: newcomers, too, take over at P.
 	Late bool
 }
@@ -99,7 +100,7 @@ func (c *Control) Next(f *Facts) Decision {
 	changed := false
 	for s, g := range c.goals {
 		p := &plans[s]
-		p.Number, p.LSN, p.Moves = p.Number+1, 0, nil
+		p.Number, p.LSN, p.Moves, p.Mode = p.Number+1, 0, nil, ""
 		if g == nil {
 			if c.noted[s] != nil { // cancelled: the next Control must not resume it
 				d.Idle, changed = false, true
@@ -142,7 +143,7 @@ func (c *Control) Next(f *Facts) Decision {
 		if steps[0].Tasks != p.Tasks {
 			d.Producers = append(d.Producers, s)
 		}
-		p.Tasks, p.Owners, p.Moves = steps[0].Tasks, steps[0].Owners, steps[0].Moves
+		p.Tasks, p.Owners, p.Moves, p.Mode = steps[0].Tasks, steps[0].Owners, steps[0].Moves, g.Mode
 		if len(steps) == 1 {
 			goals[s] = nil
 		}

@@ -18,6 +18,8 @@ type Plan struct {
 	Owners []int
 	// Moves are those of the stage; a group is in at most one.
 	Moves []Move
+	// Mode is the name of the receivers' mode.
+	Mode string
 }
 
 // Move gives key groups (ascending) of one task to another one.

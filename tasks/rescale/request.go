@@ -11,9 +11,10 @@ type Request struct {
 	// of each key group.
 	Strategy string
 	Owners   []int
-	// Batch is how many key groups a task gives, or receives, in one step; 0: any number.
+	// Batch is how many key groups a task gives, or receives, in one step, if the mode leaves that to
+	// the request; 0: any number.
 	Batch int
-	// Mode says how a receiver gets the state of the groups: ModeMove (the default) or ModeRebuild.
+	// Mode is the name of a mode (ModeOf).
 	Mode string
 	// ID says who asks, for reports.
 	ID string
@@ -21,14 +22,6 @@ type Request struct {
 	// only Stage counts.
 	Cancel bool
 }
-
-// The modes.
-const (
-	// ModeMove: a receiver in the giver's process takes over what is in memory; others rebuild.
-	ModeMove = "move"
-	// ModeRebuild: receivers restore the groups from the checkpoint store and the change log.
-	ModeRebuild = "rebuild"
-)
 
 // Result says what a rescale has done.
 type Result struct {

@@ -39,6 +39,8 @@ type Tasks interface {
 	// started and that no plan names.
 	Enter(stage, task int) (started bool, err error)
 	Retire(stage, task int)
+	// Restart stops all tasks, each with a commit, and starts them again.
+	Restart() error
 	// Runs reports whether a task runs: its instance has replaced its predecessors.
 	Runs(stage, task int) bool
 	// Changed receives a token when the answer of Runs may have changed; nil: it is asked repeatedly.

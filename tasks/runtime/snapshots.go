@@ -54,10 +54,11 @@ func (t *task) snapshotMaker(sources []checkpoint.Source) *snapshot.Maker {
 }
 
 // Received says from which release key groups come, and what the giver's marker said of their
-// snapshots.
+// snapshots. Whole is closed when the task has their state.
 type Received struct {
 	Groups         []int
 	Snapshot, Kept sharedlog.LSN
+	Whole          <-chan struct{}
 }
 
 // Receive makes the commit by which the task takes over key groups from other tasks. Its snapshots
@@ -116,6 +117,10 @@ func (t *task) joined(r Received, at sharedlog.LSN, receipts map[int]*snapshot.R
 		_ = Retry(ctx, t.cfg, "the log does not say what is durable; snapshots wait for it", func(ctx context.Context) error {
 			return checkpoint.Durable(ctx, t.cfg.Log, at+1)
 		})
+		select {
+		case <-r.Whole: // before, the task reads them from the store
+		case <-ctx.Done():
+		}
 		for _, g := range r.Groups {
 			if ctx.Err() == nil {
 				t.snaps.maker.Add(t.source(g, at), r.Kept, receipts[g])

@@ -821,7 +821,9 @@ type Move struct {
 	Groups []*Range `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
 	// The giver releases the groups as soon as it knows of the plan. Else it does so when it has
 	// processed its input up to the plan.
-	Early         bool `protobuf:"varint,5,opt,name=early,proto3" json:"early,omitempty"`
+	Early bool `protobuf:"varint,5,opt,name=early,proto3" json:"early,omitempty"`
+	// How the receiver gets the state of the groups; a reader that does not know it takes the default.
+	Mode          string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -889,6 +891,13 @@ func (x *Move) GetEarly() bool {
 		return x.Early
 	}
 	return false
+}
+
+func (x *Move) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 type PlanStream struct {
@@ -1285,13 +1294,14 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06number\x18\b \x01(\x04R\x06number\x12-\n" +
 	"\x05moves\x18\t \x03(\v2\x17.tailrace.tasks.v1.MoveR\x05moves\x120\n" +
 	"\x04goal\x18\n" +
-	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\"\x88\x01\n" +
+	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\"\x9c\x01\n" +
 	"\x04Move\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\rR\x02to\x120\n" +
 	"\x06groups\x18\x04 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\x12\x14\n" +
-	"\x05early\x18\x05 \x01(\bR\x05early\"8\n" +
+	"\x05early\x18\x05 \x01(\bR\x05early\x12\x12\n" +
+	"\x04mode\x18\x06 \x01(\tR\x04mode\"8\n" +
 	"\n" +
 	"PlanStream\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +

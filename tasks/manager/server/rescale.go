@@ -47,6 +47,9 @@ func (d *drive) Enter(stage, task int) (bool, error) {
 	return did, nil
 }
 
+// Restart implements runtime.Tasks: requests that need it are refused (handover.Check).
+func (d *drive) Restart() error { return rescale.ErrRestart }
+
 // Retire implements runtime.Tasks: the core withdraws newcomers that no Move needs.
 func (d *drive) Retire(int, int) {}
 
@@ -148,7 +151,7 @@ func (r *term) move(life context.Context, name string, tell func(func()), wg *sy
 func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id string, tell func(func())) (done bool) {
 	var asked []rescale.Request
 	for _, a := range d.asked {
-		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Batch: a.Batch, ID: a.ID, Cancel: a.Cancel})
+		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
 	}
 	for {
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
