@@ -56,6 +56,9 @@ type engine struct {
 	timeline    string
 	quiet       bool
 
+	// given reports whether a flag is on the command line.
+	given func(flag string) bool
+
 	transport transport.Options
 	addresses []string
 	wait      time.Duration
@@ -66,6 +69,7 @@ func (e *engine) remote() bool { return e.log != "embedded" }
 
 func (e *engine) flags(cmd *cobra.Command, source string) {
 	f := cmd.Flags()
+	e.given = f.Changed
 	f.IntVar(&e.Query, "query", 0, "which of NEXMark's queries, 1 to 8")
 	f.StringVar(&e.Workload, "workload", "", workloadHelp("instead of --query: which workload"))
 	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process), or a cluster's, by the addresses of its sequencers (tailrace up prints them)")
@@ -81,13 +85,13 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	cli.IntOption(f, &e.Groups, settings.KeyGroups)
 	cli.DurationOption(f, &e.CommitInterval, settings.CommitInterval)
 	cli.DurationOption(f, &e.Flush, settings.FlushInterval)
-	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
+	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be (default: 0s; of workloads that make their own items: what these need)")
 	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
 	f.BoolVar(&e.Q2List, "q2-list", false, "query 2 looks for the original auctions 1007, 1020, 2001, 2019, 2087")
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
 	for _, o := range workload.Options() {
-		f.Var(&ownOption{o, &e.Settings}, o.Name, o.Help)
+		f.Var(&ownOption{o, &e.Settings}, o.Flag, o.Help)
 	}
 	f.StringVar(&e.state, "state", "memory", "where keyed state lives: memory, or pebble (on disk, beside the embedded log), for state larger than memory")
 	e.stateMemory = 256 << 20
@@ -192,6 +196,9 @@ func (e *engine) choose() error {
 		return err
 	}
 	e.Workload, e.Query = w.Name, w.Query
+	if w.Delay != nil && !e.given("watermark-delay") {
+		e.WatermarkDelay = w.Delay(&workload.Params{Own: e.Own}, e.Generator)
+	}
 	return nil
 }
 
@@ -240,7 +247,7 @@ func (o *ownOption) Set(v string) error {
 	if o.settings.Own == nil {
 		o.settings.Own = map[string]string{}
 	}
-	o.settings.Own[o.Name] = v
+	o.settings.Own[o.Flag] = v
 	return nil
 }
 

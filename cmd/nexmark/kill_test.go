@@ -151,67 +151,76 @@ func TestKilled(t *testing.T) {
 				dir := t.TempDir()
 				out := filepath.Join(dir, "out.jsonl")
 				args := []string{
-					"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1], "--output", out,
-					"--data", filepath.Join(dir, "data"), "--protocol", how[0], "--watermark-delay", "3s",
+					"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1],
+					"--protocol", how[0], "--watermark-delay", "3s",
 					"--commit-interval", "5ms", "--parallelism", "2", "--quiet",
 				}
 				args = append(args, how[1:]...)
-				// Measure how long an undisturbed run takes, to kill the process within that time.
-				begun := time.Now()
-				probe := slices.Clone(args)
-				probe[slices.Index(probe, "--data")+1] = filepath.Join(dir, "probe")
-				code, stderr := nexmark(t, probe...)
-				require.Zero(t, code, stderr)
-				whole := time.Since(begun)
-				require.NoError(t, os.RemoveAll(out))
-
-				killed := 0
-				for done := false; !done; {
-					cmd := program(t, args...)
-					var errs bytes.Buffer
-					cmd.Stderr = &errs
-					require.NoError(t, cmd.Start())
-					ended := make(chan error, 1)
-					go func() { ended <- cmd.Wait() }()
-					var after <-chan time.Time
-					if killed < kills {
-						// Short lives at first, so that there are many.
-						after = time.After(whole/20 + time.Duration(rng.Int64N(int64(whole)*3/int64(2*kills))))
-					}
-					stopped := false
-					var err error
-					select {
-					case <-after:
-						kill := cmd.Process.Signal(syscall.SIGKILL)
-						if stopped = kill == nil; !stopped {
-							require.ErrorIs(t, kill, os.ErrProcessDone) // it just ended by itself
-						}
-						err = <-ended
-					case err = <-ended:
-					}
-					if stopped {
-						killed++
-						continue
-					}
-					require.NoError(t, err, errs.String())
-					done = killed > 0 // the machine's speed decides how many kills come before the end
-					if !done {        // the machine was slow in the undisturbed run: start over, with earlier kills
-						whole /= 2
-						require.Greater(t, whole, time.Millisecond)
-						require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(filepath.Join(dir, "data"))))
-					}
-				}
+				killedUntilDone(t, rng, kills, dir, out, args)
 				sameAnswer(t, query, in, out)
-				t.Logf("killed %d times in runs of %v", killed, whole)
-
-				before, err := os.ReadFile(out)
-				require.NoError(t, err)
-				code, stderr = nexmark(t, args...)
-				require.Zero(t, code, stderr)
-				now, err := os.ReadFile(out)
-				require.NoError(t, err)
-				require.True(t, bytes.Equal(before, now), "run again after its end, it changed the file")
 			})
 		}
 	}
+}
+
+// killedUntilDone runs the program, whose data are in dir and whose rows are in the file out, kills it
+// at random moments, at most kills times, and runs it again until it ends; and once more after that.
+func killedUntilDone(t *testing.T, rng *rand.Rand, kills int, dir, out string, args []string) {
+	t.Helper()
+	data := filepath.Join(dir, "data")
+	args = append(args, "--data", data, "--output", out)
+	// Measure how long an undisturbed run takes, to kill the process within that time.
+	begun := time.Now()
+	probe := slices.Clone(args)
+	probe[slices.Index(probe, data)] = filepath.Join(dir, "probe")
+	code, stderr := nexmark(t, probe...)
+	require.Zero(t, code, stderr)
+	whole := time.Since(begun)
+	require.NoError(t, os.RemoveAll(out))
+
+	killed := 0
+	for done := false; !done; {
+		cmd := program(t, args...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		require.NoError(t, cmd.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		var after <-chan time.Time
+		if killed < kills {
+			// Short lives at first, so that there are many.
+			after = time.After(whole/20 + time.Duration(rng.Int64N(int64(whole)*3/int64(2*kills))))
+		}
+		stopped := false
+		var err error
+		select {
+		case <-after:
+			kill := cmd.Process.Signal(syscall.SIGKILL)
+			if stopped = kill == nil; !stopped {
+				require.ErrorIs(t, kill, os.ErrProcessDone) // it just ended by itself
+			}
+			err = <-ended
+		case err = <-ended:
+		}
+		if stopped {
+			killed++
+			continue
+		}
+		require.NoError(t, err, errs.String())
+		done = killed > 0 // the machine's speed decides how many kills come before the end
+		if !done {        // the machine was slow in the undisturbed run: start over, with earlier kills
+			whole /= 2
+			require.Greater(t, whole, time.Millisecond)
+			require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(data)))
+		}
+	}
+	t.Logf("killed %d times in runs of %v", killed, whole)
+
+	before, err := os.ReadFile(out)
+	require.NoError(t, err)
+	code, stderr = nexmark(t, args...)
+	require.Zero(t, code, stderr)
+	now, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(before, now), "run again after its end, it changed the file")
 }

@@ -151,7 +151,7 @@ func (s *Settings) held(w *workload.Workload) (map[string]string, error) {
 	}
 	p := s.params()
 	for _, o := range w.Options {
-		held[o.Name] = p.Value(o)
+		held[o.Flag] = p.Value(o)
 	}
 	return held, nil
 }

@@ -108,12 +108,12 @@ func New(cfg Config) (*Generator, error) {
 	if cfg.Rate == 0 {
 		cfg.Rate = DefaultRate
 	}
-	g := &Generator{cfg: cfg, seed: mix(cfg.Seed + golden)}
+	g := &Generator{cfg: cfg, seed: Mix(cfg.Seed + golden)}
 	g.gap = 1000 / float64(cfg.Rate)
 	g.surge = cfg.Surge.At.Milliseconds() * cfg.Rate / 1000
 	g.after = g.surge + cfg.Surge.For.Milliseconds()*cfg.Surge.Rate/1000
 	g.group = int64(cfg.Disorder/time.Millisecond) * cfg.Rate / 1000
-	r := random(mix(g.seed ^ golden))
+	r := random(Mix(g.seed ^ golden))
 	g.text, g.fill = make([]byte, poolBytes+maxText), make([]byte, poolBytes+maxText)
 	for i := range g.text {
 		g.fill[i] = byte('a' + r.below(26))
@@ -140,9 +140,9 @@ func (g *Generator) Append(dst []byte, k int64) []byte {
 		if n := g.cfg.Events - first; g.cfg.Events > 0 && n < size {
 			size = n
 		}
-		k = first + int64(permute(uint64(k-first), uint64(size), g.seed^mix(uint64(first))))
+		k = first + int64(Permute(uint64(k-first), uint64(size), g.seed^Mix(uint64(first))))
 	}
-	r := random(mix(g.seed + uint64(k)*golden))
+	r := random(Mix(g.seed + uint64(k)*golden))
 	switch n := k % Round; {
 	case n < persons:
 		return g.person(dst, k, &r)
@@ -261,7 +261,7 @@ func (g *Generator) bid(dst []byte, k int64, r *random) []byte {
 	// The processor cannot predict a coin toss, so there is no branch on it.
 	auction := lastAuction(k) / hundred * hundred
 	cold := dice&1 - 1 // all ones if it is
-	auction ^= (auction ^ someAuction(k, mix(uint64(*r)+golden))) & int64(cold)
+	auction ^= (auction ^ someAuction(k, Mix(uint64(*r)+golden))) & int64(cold)
 	*r += random(golden & cold)
 	bidder := lastPerson(k)/hundred*hundred + 1
 	if dice>>1&3 == 0 {

@@ -173,7 +173,7 @@ func TestPermuteIsAPermutation(t *testing.T) {
 	for _, n := range []uint64{1, 2, 3, 4, 5, 100, 1023, 1024, 1025} {
 		seen := make([]bool, n)
 		for i := range n {
-			j := permute(i, n, 99)
+			j := Permute(i, n, 99)
 			require.Less(t, j, n)
 			require.False(t, seen[j])
 			seen[j] = true

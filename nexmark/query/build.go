@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/source"
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/serde"
 )
 
 // Params are the settings of a query.
@@ -84,14 +85,19 @@ func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Pl
 	return job.Plan()
 }
 
-// Events begins a job: it reads the source in the stage "events" and, with logged, writes the events
-// to the stream "input" of the log first.
+// Events begins a job over events: see Begin.
 func Events(job *operators.Job, src operators.Source[event.Raw], logged bool) operators.Stream[event.Raw] {
-	events := operators.FromSource(job, "events", src, source.Raw)
+	return Begin(job, src, source.Raw, logged)
+}
+
+// Begin begins a job: it reads the source in the stage "events" and, with logged, writes the items
+// to the stream "input" of the log first.
+func Begin[T any](job *operators.Job, src operators.Source[T], sd serde.Serde[T], logged bool) operators.Stream[T] {
+	items := operators.FromSource(job, "events", src, sd)
 	if logged {
-		events = operators.Forward(events, "input")
+		items = operators.Forward(items, "input")
 	}
-	return events
+	return items
 }
 
 // Emit ends a job: it writes the rows to the output, in the stage "rows".

@@ -1,9 +1,6 @@
 package source
 
 import (
-	"encoding/binary"
-	"fmt"
-
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/operators"
@@ -29,7 +26,7 @@ func (s *Generated) Partitions() int { return s.parts }
 
 // Open implements operators.Source.
 func (s *Generated) Open(p int) (operators.Partition[event.Raw], error) {
-	part := &generatedPartition{src: s, p: p, end: operators.MaxTime, newest: operators.MinTime}
+	part := &generatedPartition{sequence: newSequence(s.delay), src: s, p: p}
 	if n := s.gen.Config().Events; n > 0 {
 		part.end = generator.Share(p, s.parts, n)
 	}
@@ -37,12 +34,10 @@ func (s *Generated) Open(p int) (operators.Partition[event.Raw], error) {
 }
 
 type generatedPartition struct {
-	src    *Generated
-	p      int
-	next   int64 // of this partition's events
-	end    int64
-	newest int64
-	buf    []byte
+	sequence
+	src *Generated
+	p   int
+	buf []byte
 }
 
 // Read implements operators.Partition.
@@ -71,29 +66,3 @@ func (p *generatedPartition) Read(b *operators.Batch[event.Raw], most int, now i
 	}
 	return operators.Status{State: operators.More}, nil
 }
-
-// Watermark implements operators.Partition.
-func (p *generatedPartition) Watermark() int64 {
-	return watermark(p.next >= p.end, p.newest, p.src.delay)
-}
-
-// Position implements operators.Partition: events made, newest time.
-func (p *generatedPartition) Position(dst []byte) []byte {
-	return binary.AppendVarint(binary.AppendVarint(dst, p.next), p.newest)
-}
-
-// Seek implements operators.Partition.
-func (p *generatedPartition) Seek(position []byte) error {
-	v, err := numbers(position, 2)
-	if err != nil {
-		return err
-	}
-	if v[0] < 0 || v[0] > p.end {
-		return fmt.Errorf("position %d does not fit a generator of %d events", v[0], p.end)
-	}
-	p.next, p.newest = v[0], v[1]
-	return nil
-}
-
-// Close implements operators.Partition.
-func (p *generatedPartition) Close() error { return nil }

@@ -1,33 +1,30 @@
 package source
 
-import (
-	"tailrace.dev/tailrace/nexmark/event"
-	"tailrace.dev/tailrace/operators"
-)
+import "tailrace.dev/tailrace/operators"
 
-// Paced returns a source that yields at most rate events a second of src, divided evenly among its
+// Paced returns a source that yields at most rate items a second of src, divided evenly among its
 // partitions, counted from each partition's first read.
-func Paced(src operators.Source[event.Raw], rate int64) operators.Source[event.Raw] {
-	return &paced{src, rate}
+func Paced[T any](src operators.Source[T], rate int64) operators.Source[T] {
+	return &paced[T]{src, rate}
 }
 
-type paced struct {
-	operators.Source[event.Raw]
+type paced[T any] struct {
+	operators.Source[T]
 	rate int64
 }
 
-func (s *paced) Open(p int) (operators.Partition[event.Raw], error) {
+func (s *paced[T]) Open(p int) (operators.Partition[T], error) {
 	part, err := s.Source.Open(p)
-	return &pacedPartition{Partition: part, rate: s.rate, parts: int64(s.Partitions())}, err
+	return &pacedPartition[T]{Partition: part, rate: s.rate, parts: int64(s.Partitions())}, err
 }
 
-type pacedPartition struct {
-	operators.Partition[event.Raw]
+type pacedPartition[T any] struct {
+	operators.Partition[T]
 	rate, parts int64
 	begun, made int64
 }
 
-func (p *pacedPartition) Read(b *operators.Batch[event.Raw], most int, now int64) (operators.Status, error) {
+func (p *pacedPartition[T]) Read(b *operators.Batch[T], most int, now int64) (operators.Status, error) {
 	if p.begun == 0 {
 		p.begun = now
 	}

@@ -45,18 +45,7 @@ func Judge(c *Case, file string, right []string) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.LastOfKey {
-		last := map[string]string{}
-		for _, r := range rows {
-			key, _, _ := strings.Cut(r, ",")
-			last[key] = r
-		}
-		rows = rows[:0]
-		for _, r := range last {
-			rows = append(rows, r)
-		}
-	}
-	slices.Sort(rows)
+	rows = w.Last(rows)
 	h := sha256.New()
 	for _, r := range rows {
 		h.Write([]byte(r))

@@ -22,7 +22,7 @@ var count = &Workload{
 }
 
 var countKeys = &Option{
-	Name: "keys", Type: "int", Default: "1000000", Help: "how many keys --workload count counts",
+	Flag: "keys", Type: "int", Default: "1000000", Help: "how many keys --workload count counts",
 	Check: func(v string) error {
 		if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < 1 {
 			return errors.New("use a whole number, at least 1")

@@ -8,6 +8,15 @@
 //	input    consumes the events from the log, with --source log
 //	rows     writes the rows (Emit of package query)
 //
+// A workload reads NEXMark's events (Input.Events), or items that it makes itself (made): a generator
+// sets item k as a function of its seed and k, so the right answer is computed from the same items.
+//
+//	count         NEXMark's events by key
+//	kw            sums by key and window; one of three sources has a slow clock (Trilink, section 3)
+//	ysb           views of campaigns (Yahoo Streaming Benchmark; Trilink, section 6)
+//	lvd, bridge   low voltage and bridge crown (Trilink, section 6)
+//	ride          rides that last too long: each key has two items (Trilink, section 3.1)
+//
 // NEXMark's queries, which package query defines, have numbers (--query 5) and the names q1, q2, …;
 // all other workloads have names only (--workload count).
 package workload

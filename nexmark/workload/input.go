@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/event"
@@ -51,4 +52,20 @@ func (in *Input) Bad() int64 {
 		return 0
 	}
 	return in.files.Bad()
+}
+
+// made returns a source of items that a workload makes itself; key returns the key that
+// --partition-by key means.
+func made[T any](p *Params, in *Input, items source.Items[T], key func(v *T) int64) (operators.Source[T], error) {
+	if len(in.Files) > 0 {
+		return nil, errors.New("this workload makes its items: give --events N instead of --input")
+	}
+	m := &source.Made[T]{Items: items, Count: in.Generator.Events, Parts: max(1, in.Partitions), Delay: in.Delay.Milliseconds(), Paced: in.Paced}
+	if p.Value(partitionBy) == "key" {
+		m.Partition = func(v *T, parts int) int { return partition(key(v), parts) }
+	}
+	if in.Rate > 0 {
+		return source.Paced(m, in.Rate), nil
+	}
+	return m, nil
 }

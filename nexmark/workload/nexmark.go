@@ -12,10 +12,9 @@ import (
 // queries returns NEXMark's queries.
 func queries() (all []*Workload) {
 	for n := 1; query.Check(n) == nil; n++ {
-		all = append(all, &Workload{
+		w := &Workload{
 			Name: fmt.Sprint("q", n), Query: n, Title: query.Title(n),
-			LastOfKey: n == 4 || n == 6,
-			Revises:   n == 5 || n >= 7, // windows
+			Revises: n == 5 || n >= 7, // windows
 			Plan: func(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 				src, err := in.Events()
 				if err != nil {
@@ -36,7 +35,11 @@ func queries() (all []*Workload) {
 				}
 				return oracle.Answer(n, in, oracle.Options{Q2List: p.Q2List, Q7Window: p.Q7Window.Milliseconds()})
 			},
-		})
+		}
+		if n == 4 || n == 6 {
+			w.KeyFields = 1
+		}
+		all = append(all, w)
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 )
 
 // registry lists the workloads, in the order in which help texts list them.
-var registry = slices.Concat(queries(), []*Workload{count})
+var registry = slices.Concat(queries(), []*Workload{count, kw, ysb, lvd, bridge, ride})
 
 // Workload is a job that the commands run, measure and check.
 type Workload struct {
@@ -31,12 +32,15 @@ type Workload struct {
 	// Answer returns the right rows of a run over all events of the generator, sorted. It shares no
 	// code with Plan but the structs and the printing of rows.
 	Answer func(p *Params, events generator.Config) ([]string, error)
-	// LastOfKey says that the rows are a changelog: only the last row of each key counts, and the
-	// key is a row's text up to the first comma.
-	LastOfKey bool
+	// KeyFields, if not 0, says that the rows are a changelog: only the last row of each key counts,
+	// and the key is the first KeyFields fields of a row, each of which ends with a comma.
+	KeyFields int
 	// Revises says that, with eager emission, how often a row is replaced before it is final differs
 	// from run to run, so that only final rows can be compared with Answer.
 	Revises bool
+	// Delay returns how much older than the newest event an event of the generator may be: with this
+	// watermark delay no event is late. It is nil for workloads over NEXMark's events.
+	Delay func(p *Params, events generator.Config) time.Duration
 }
 
 // Params are the settings that decide what a workload computes.
@@ -52,8 +56,8 @@ type Params struct {
 
 // Option is a setting of some workloads only. Workloads may share one.
 type Option struct {
-	// Name is the name of the flag, of the pinned setting, and of the setting in a sweep's spec.
-	Name    string
+	// Flag is the name of the flag, of the pinned setting, and of the setting in a sweep's spec.
+	Flag    string
 	Type    string // as help texts print it
 	Default string
 	Help    string
@@ -63,7 +67,7 @@ type Option struct {
 
 // Value returns the value of an option.
 func (p *Params) Value(o *Option) string {
-	if v, ok := p.Own[o.Name]; ok {
+	if v, ok := p.Own[o.Flag]; ok {
 		return v
 	}
 	return o.Default
@@ -81,7 +85,7 @@ func (w *Workload) String() string {
 func (w *Workload) check(p *Params) error {
 	for _, o := range w.Options {
 		if err := o.Check(p.Value(o)); err != nil {
-			return fmt.Errorf("%s: %s %q: %w", w, o.Name, p.Value(o), err)
+			return fmt.Errorf("%s: %s %q: %w", w, o.Flag, p.Value(o), err)
 		}
 	}
 	return nil
@@ -101,6 +105,22 @@ func (w *Workload) Right(p *Params, events generator.Config) ([]string, error) {
 		return nil, err
 	}
 	return w.Answer(p, events)
+}
+
+// Last returns the rows that count, sorted.
+func (w *Workload) Last(rows []string) []string {
+	if w.KeyFields > 0 {
+		last := map[string]string{}
+		for _, r := range rows {
+			end := 0
+			for range w.KeyFields {
+				end += strings.IndexByte(r[end:], ',') + 1
+			}
+			last[r[:end]] = r
+		}
+		rows = slices.Collect(maps.Values(last))
+	}
+	return slices.Sorted(slices.Values(rows))
 }
 
 // All lists the workloads.

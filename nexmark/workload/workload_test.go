@@ -15,6 +15,16 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 )
 
+// small has options with which 20 s of events give some rows.
+var small = map[string]map[string]string{
+	"count":  {"keys": "700"},
+	"kw":     {"sensors": "9", "key-weights": "zipf:0.8", "drift": "20", "partition-by": "key"},
+	"ysb":    {"sensors": "7", "window": "3s", "key-weights": "zipf:1.1"},
+	"lvd":    {"sensors": "60", "skew": "500ms", "window": "400ms", "key-ids": "prefix"},
+	"bridge": {"sensors": "20", "partition-by": "key"},
+	"ride":   {"window": "2s"},
+}
+
 // Each workload has what the commands need of it, and its rows are its own right answer, also if its
 // tasks crash.
 func TestAnswers(t *testing.T) {
@@ -24,13 +34,17 @@ func TestAnswers(t *testing.T) {
 		names[w.Name] = true
 		require.NotEmpty(t, w.Title, w.Name)
 		for _, o := range w.Options {
-			require.NoError(t, o.Check(o.Default), "%s: the default of %s", w.Name, o.Name)
+			require.NoError(t, o.Check(o.Default), "%s: the default of %s", w.Name, o.Flag)
 			require.NotEmpty(t, o.Help)
 		}
 		t.Run(w.Name, func(t *testing.T) {
 			for seed := range uint64(6) {
 				in := &Input{Generator: generator.Config{Seed: seed, Events: 3000, Rate: 150, Base: generator.DefaultBase}, Partitions: 1 + int(seed%3), Delay: time.Second}
-				p := &Params{Logged: seed%2 == 0, Own: map[string]string{"keys": "700"}}
+				p := &Params{Logged: seed%2 == 0, Own: small[w.Name]}
+				if w.Delay != nil {
+					in.Generator.Disorder = time.Duration(seed%3) * 700 * time.Millisecond
+					in.Delay = w.Delay(p, in.Generator)
+				}
 				file := filepath.Join(t.TempDir(), "rows")
 				plan, err := w.Build(p, in, query.Output{File: file})
 				require.NoError(t, err)
@@ -38,8 +52,9 @@ func TestAnswers(t *testing.T) {
 				if seed > 0 {
 					o.CrashEvery = 40
 				}
-				_, err = optest.Run(plan, o)
+				rep, err := optest.Run(plan, o)
 				require.NoError(t, err)
+				require.Zero(t, rep.Late)
 				stages := ""
 				for _, s := range plan.Stages {
 					stages += s.Name + " "
@@ -54,18 +69,7 @@ func TestAnswers(t *testing.T) {
 				b, err := os.ReadFile(file)
 				require.NoError(t, err)
 				rows := slices.Collect(strings.Lines(string(b)))
-				if w.LastOfKey {
-					last := map[string]string{}
-					for _, row := range rows {
-						key, _, _ := strings.Cut(row, ",")
-						last[key] = row
-					}
-					rows = rows[:0]
-					for _, row := range last {
-						rows = append(rows, row)
-					}
-				}
-				slices.Sort(rows)
+				rows = w.Last(rows)
 				require.Equal(t, want, rows)
 			}
 		})
@@ -100,7 +104,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys}, Options())
+	require.Equal(t, []*Option{countKeys, sensors, skew, disorderShare, window, lateness, aggregate, keyIDs, keyWeights, drift, partitionBy}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
