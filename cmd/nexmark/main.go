@@ -36,6 +36,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: build.Version(),
 	}
 	cli.Prepare(root, "nexmark")
-	root.AddCommand(newGenerate(), newRun(), newBench(), newSweep(), newPlan(), newWorker(), newReadRows(), cli.Version("nexmark"))
+	root.AddCommand(newGenerate(), newRun(), newBench(), newSweep(), newBalance(), newPlan(), newWorker(), newReadRows(), cli.Version("nexmark"))
 	return root
 }

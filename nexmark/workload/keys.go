@@ -35,21 +35,24 @@ type KeyConfig struct {
 	Prefix bool
 }
 
+// Weight returns the weight of the i-th most frequent key, from 0.
+func (c *KeyConfig) Weight(i int64) float64 { return math.Pow(float64(i+1), -c.Zipf) }
+
 // NewKeys returns what draws keys.
 func NewKeys(c KeyConfig) *Keys {
 	k := &Keys{n: c.N, seed: generator.Mix(c.Seed + 1), change: c.Drift / 60_000, base: c.Base, prefix: c.Prefix}
 	if c.Zipf > 0 {
-		k.weigh(c.Zipf)
+		k.weigh(&c)
 	}
 	return k
 }
 
 // weigh makes the alias tables.
-func (k *Keys) weigh(s float64) {
+func (k *Keys) weigh(c *KeyConfig) {
 	n := int(k.n)
 	w, sum := make([]float64, n), 0.0
 	for i := range w {
-		w[i] = math.Pow(float64(i+1), -s)
+		w[i] = c.Weight(int64(i))
 		sum += w[i]
 	}
 	k.cut, k.other = make([]uint32, n), make([]int32, n)

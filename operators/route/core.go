@@ -1,0 +1,196 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+)
+
+// When says when a Core looks for a better plan; one of the three is above 0.
+type When struct {
+	Every int64   // ms: periodically
+	Items int64   // whenever the stage has processed so many
+	Below float64 // when the degree is lower
+	// Quiet is the time in ms after a step in which there is no other; 0: as long as Every, at most
+	// 10 s.
+	Quiet int64
+}
+
+// Sample is what the tasks of a stage have measured since the previous sample.
+type Sample struct {
+	// At is a time in ms since any moment; it rises.
+	At int64
+	// Items is the number of items of each key group that were processed since the previous sample,
+	// Keys the number of keys in the state of each; nil: not known.
+	Items, Keys []int64
+	// Bytes is the size of the stage's state; 0: not known.
+	Bytes int64
+	// Owners is the owner of each group, one of Tasks tasks.
+	Owners []int
+	Tasks  int
+	// Shares are as in Stage.
+	Shares []float64
+	// Busy: key groups are moving or about to, or a savepoint is made.
+	Busy bool
+}
+
+// Decision is what a Core makes of a sample.
+type Decision struct {
+	// Owners are the new owners; nil: they stay as they are, for the reason Why.
+	Owners []int
+	Why    string
+	// Degree and Extra are measured over the newest 5 s; Planned is what the degree is to become, by
+	// the planner's load.
+	Degree, Extra, Planned float64
+	// ByTask is the number of items of each task in the newest 5 s.
+	ByTask []int64
+}
+
+// The numbers of the rules, times in ms.
+const (
+	window     = 5000
+	evidence   = 3    // samples in a row below the threshold
+	gain       = 0.05 // least difference of the degrees that is worth a step
+	quiet      = 10_000
+	mostQuiet  = 600_000
+	horizon    = 30.0 // s for which a step must pay
+	bandwidth  = 100e6
+	enoughLoad = 1000 // items in the window; of fewer the degree says nothing
+)
+
+// Core decides when the key groups of one stage are distributed anew.
+type Core struct {
+	when    When
+	plan    Planner
+	history History
+	newest  []Sample // of the window
+	low     int      // samples in a row below the threshold
+	began   int64    // when the present period began
+	items   int64    // since then
+	silent  int64    // before it there is no step
+	quiet   int64    // after the newest step
+	former  []int    // owners before the newest step
+	some    bool
+}
+
+// NewCore returns the core of a stage. It knows nothing of the past.
+func NewCore(w When, p Planner) *Core {
+	if w.Quiet == 0 {
+		if w.Quiet = quiet; w.Every > 0 {
+			w.Quiet = min(quiet, w.Every)
+		}
+	}
+	return &Core{when: w, plan: p, quiet: w.Quiet}
+}
+
+// Next takes a sample and decides.
+func (c *Core) Next(s *Sample) Decision {
+	c.take(s)
+	items := make([]int64, len(s.Owners))
+	for i := range c.newest {
+		for g, n := range c.newest[i].Items {
+			items[g] += n
+		}
+	}
+	by := Tasks(items, s.Owners, s.Tasks)
+	d := Decision{ByTask: by, Degree: Degree(by, s.Shares), Extra: Extra(by, s.Shares)}
+	var all int64
+	for _, n := range by {
+		all += n
+	}
+	if all < enoughLoad || d.Degree >= c.when.Below {
+		c.low = 0
+	} else {
+		c.low++
+	}
+	if d.Why = c.waits(s, all); d.Why != "" {
+		return d
+	}
+	c.began, c.items = s.At, 0
+	st := &Stage{Owners: s.Owners, Tasks: s.Tasks, Items: c.history.Load(), Keys: s.Keys, Shares: s.Shares}
+	owners := c.plan(st)
+	have := Degree(Tasks(st.Items, s.Owners, s.Tasks), s.Shares)
+	d.Planned = Degree(Tasks(st.Items, owners, s.Tasks), s.Shares)
+	moved := Moved(s.Owners, owners)
+	switch {
+	case moved == 0:
+		d.Why = "the planner has nothing better"
+		return d
+	case d.Planned < have+gain:
+		d.Why = fmt.Sprintf("a degree of %.2f instead of %.2f is not worth moving %d key groups", d.Planned, have, moved)
+		return d
+	}
+	if took := float64(s.Bytes) * float64(moved) / float64(len(owners)) / bandwidth; took >= horizon*d.Extra && took > 0 {
+		d.Why = fmt.Sprintf("moving %d key groups takes %.1f s, and gains %.1f s in half a minute", moved, took, horizon*d.Extra)
+		return d
+	}
+	c.stepped(s, owners)
+	d.Owners = owners
+	return d
+}
+
+// take keeps a sample. One with other owners begins the window again.
+func (c *Core) take(s *Sample) {
+	if !c.some {
+		c.began, c.some = s.At, true
+	}
+	if n := len(c.newest); n > 0 && !slices.Equal(c.newest[n-1].Owners, s.Owners) {
+		if c.newest[n-1].Tasks != s.Tasks {
+			c.former = nil
+		}
+		c.newest, c.low = c.newest[:0], 0
+	}
+	c.newest = append(c.newest, *s)
+	for len(c.newest) > 1 && c.newest[0].At <= s.At-window {
+		c.newest = slices.Delete(c.newest, 0, 1)
+	}
+	c.history.Add(s.At, s.Items)
+	for _, n := range s.Items {
+		c.items += n
+	}
+}
+
+// waits returns why it is not the time to look for a better plan, empty if it is. all is the number of
+// items in the window.
+func (c *Core) waits(s *Sample, all int64) string {
+	switch {
+	case s.Busy:
+		return "key groups are moving, or a savepoint is made"
+	case s.Tasks < 2:
+		return "the stage has one task"
+	case s.At < c.silent:
+		return fmt.Sprintf("no step for %d s, to see the effect of the newest", (c.silent-s.At+999)/1000)
+	case all < enoughLoad:
+		return "too few items"
+	case c.when.Every > 0 && s.At-c.began < c.when.Every:
+		return "its time has not come"
+	case c.when.Items > 0 && c.items < c.when.Items:
+		return fmt.Sprintf("%d items to go", c.when.Items-c.items)
+	case c.when.Below > 0 && c.low == 0:
+		return "the tasks' loads are even enough"
+	case c.when.Below > 0 && c.low < evidence:
+		return "too few samples"
+	}
+	return ""
+}
+
+// stepped notes that the owners are about to change. If most of what the newest step moved goes back
+// where it came from, the load changes faster than it can be followed.
+func (c *Core) stepped(s *Sample, owners []int) {
+	did, back := 0, 0
+	if c.former != nil {
+		for g, was := range c.former {
+			if s.Owners[g] == was {
+				continue
+			}
+			if did++; owners[g] == was {
+				back++
+			}
+		}
+	}
+	if 2*back > did {
+		c.quiet = min(2*c.quiet, mostQuiet)
+	} else {
+		c.quiet = c.when.Quiet
+	}
+	c.silent, c.former, c.low = s.At+c.quiet, slices.Clone(s.Owners), 0
+}

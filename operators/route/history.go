@@ -1,0 +1,36 @@
+package route
+
+import "math"
+
+// halfLife is the time in ms after which an item counts half.
+const halfLife = 10_000
+
+// History is the load of key groups, in which items count the less the longer ago they came.
+type History struct {
+	at   int64
+	load []float64
+}
+
+// Add adds the items of each group that came until a time in ms. The number of groups never changes.
+func (h *History) Add(at int64, items []int64) {
+	if h.load == nil {
+		h.load, h.at = make([]float64, len(items)), at
+	}
+	fade := math.Exp2(-float64(at-h.at) / halfLife)
+	for g, n := range items {
+		h.load[g] = h.load[g]*fade + float64(n)
+	}
+	h.at = at
+}
+
+// Load returns the load of each group, nil before the first Add. One item of just now is 1024.
+func (h *History) Load() []int64 {
+	if h.load == nil {
+		return nil
+	}
+	all := make([]int64, len(h.load))
+	for g, v := range h.load {
+		all[g] = int64(v * 1024)
+	}
+	return all
+}
