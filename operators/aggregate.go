@@ -131,7 +131,7 @@ func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T), opts .
 
 func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
 	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
-	t.n.varies = in.n.varies
+	t.n.origin = in.n.origin
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, reduced[T]]] {
 		out := chain.NewBuffer(c, t.n.emitter(c))
 		return func(b *Batch[Change[K, reduced[T]]]) error {

@@ -27,6 +27,7 @@ func AggregateEvery[K comparable, T, A any](in KeyedStream[K, T], name string, n
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	o := j.options(what, opts, "InOrder")
+	o.timeless = !o.inOrder
 	j.claim("process function", name)
 	out := processOne(in, j.identify(in.n.stage, "process", name), o, func(x *Context[K, Counted[A]]) Handler[T] {
 		f := fold.Every[K, T, A]{N: int64(n), Add: agg.Add, Clone: fold.Cloner(agg.Keeps, in.vals)}

@@ -6,7 +6,7 @@ import "tailrace.dev/tailrace/operators/internal/chain"
 // Holds is deleted.
 func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
-	t.n.varies = in.n.varies
+	t.n.origin = in.n.origin
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, V]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

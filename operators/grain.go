@@ -37,6 +37,10 @@ var (
 //   - the windows of a key that is silent close when the watermark passes them: the delay of the
 //     source's watermark is the disorder of the whole stream, and costs the other keys nothing.
 //
+// Windows, sessions, joins, and functions with timers follow the clocks; for a function
+// Context.Watermark is the time of the current key. With two inputs the clock of a key is the least of
+// both. A join with a broadcast table or by a foreign key follows the watermark.
+//
 // The items of a key must come in the order of their times, but for the delay: its items come by one
 // path, from one partition. Behind a Rebalance they do not.
 //

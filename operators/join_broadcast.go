@@ -58,7 +58,7 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 	opID := j.nextID() // above the node's: versions are dropped when items have been joined with them
 	build := func(c *chain.Chain) both {
 		return chain.Once(c, opID, func() both {
-			ctx, p := newProcess(c, out, in.keys)
+			ctx, p := newProcess(c, out, in.keys, 0)
 			call := &ctx.call
 			t := join.NewBroadcast(call, table.keys, table.vals, latest)
 			c.Add(opID, t)
@@ -70,12 +70,12 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 				}
 			}
 			if latest {
-				return both{process.Input(p, item), t.Receive}
+				return both{process.Input(p, 0, item), t.Receive}
 			}
 			p.InOrder()
 			list := process.NewWaiting(p, "waiting", in.vals, item)
 			lateItems := process.SendLate(call, lateBuffer(c, late), process.CountLate[K, T](call, nil))
-			return both{process.OrderedInput(p, list, lateItems), t.Receive}
+			return both{process.OrderedInput(p, 0, list, lateItems), t.Receive}
 		})
 	}
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, T]] { return build(c).left })

@@ -44,7 +44,9 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 	there := KeyBy(Updates(left, name+"-updates"), name, right.keys, func(kv *KV[K, Update[L]]) F {
 		return ref(&kv.Key, &kv.Value.Value)
 	}, Groups(right.n.stage.groups(j)))
-	met := process2(there, versionsOf(right), name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
+	refers := versionsOf(right)
+	refers.n.grain = there.n.grain // the references come from many keys
+	met := process2(there, refers, name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
 		c := &x.call
 		refs := newReferrers(c, left, right, all)
 		fromRight := func(v *join.Version[R]) { refs.right(v) }

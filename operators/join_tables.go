@@ -60,7 +60,7 @@ func JoinTables[K comparable, L, R, Out any](left Table[K, L], right Table[K, R]
 // tableOf reads a keyed stream of changes as the table they make.
 func tableOf[K comparable, V any](in KeyedStream[K, Change[K, V]], vals serde.Serde[V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, vals)
-	t.n.op, t.n.varies = in.n.op, in.n.varies
+	t.n.op, t.n.origin = in.n.op, in.n.origin
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, Change[K, V]]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

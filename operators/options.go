@@ -47,6 +47,7 @@ type options struct {
 	grace           int64
 	holdBytes       int
 	discarding      bool
+	timeless        bool // the function takes no notice of event time; not an Option
 	bad             string
 }
 

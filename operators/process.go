@@ -31,9 +31,9 @@ func (c *Context[K, Out]) Key() K { return c.call.Key }
 func (c *Context[K, Out]) Time() int64 { return c.call.Time }
 
 // Watermark returns the current event time: nothing still to come has a lower
-// one. While event-time timers fire it is what it was before. With InOrder it is the time
-// of the current item or timer.
-func (c *Context[K, Out]) Watermark() int64 { return c.call.Floor }
+// one. With WatermarkPer(Key) it is that of the current key. While event-time timers fire it is what
+// it was before. With InOrder it is the time of the current item or timer.
+func (c *Context[K, Out]) Watermark() int64 { return c.call.EventTime() }
 
 // Now returns the wall clock in ms. It does not go back, not even when the task moves to another
 // machine.
@@ -126,12 +126,16 @@ func processOne[K comparable, In, Out any](in KeyedStream[K, In], id *identity, 
 		needSerde(in.n.job, id, in.vals)
 	}
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, In]] {
-		ctx, p := newProcess(c, out, in.keys)
+		inputs := 1
+		if o.timeless {
+			inputs = 0
+		}
+		ctx, p := newProcess(c, out, in.keys, inputs)
 		call := &ctx.call
 		if !o.inOrder {
 			h := setup(ctx)
 			ctx.built(p, h.Timers)
-			return process.Input(p, process.SendLate(call, lateBuffer(c, late), h.Item))
+			return process.Input(p, 0, process.SendLate(call, lateBuffer(c, late), h.Item))
 		}
 		p.InOrder()
 		var h Handler[In]
@@ -140,7 +144,7 @@ func processOne[K comparable, In, Out any](in KeyedStream[K, In], id *identity, 
 		ctx.built(p, h.Timers)
 		out := lateBuffer(c, late)
 		h.Item = process.SendLate(call, out, h.Item)
-		return process.OrderedInput(p, list, process.SendLate(call, out, process.CountLate(call, h.Late)))
+		return process.OrderedInput(p, 0, list, process.SendLate(call, out, process.CountLate(call, h.Late)))
 	})
 	return keyed(out, in.keys, nil)
 }
@@ -182,7 +186,7 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	opID := j.nextID()
 	build := func(c *chain.Chain) both {
 		return chain.Once(c, opID, func() both {
-			ctx, p := newProcess(c, out, left.keys)
+			ctx, p := newProcess(c, out, left.keys, 2)
 			call := &ctx.call
 			var h Handler2[L, R]
 			var ls *state.List[K, L]
@@ -200,12 +204,12 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 			ctx.built(p, h.Timers)
 			lateL, lateR := lateBuffer(c, lateLeft), lateBuffer(c, lateRight)
 			h.Left, h.Right = process.SendLate(call, lateL, h.Left), process.SendLate(call, lateR, h.Right)
-			b := both{left: process.Input(p, h.Left), right: process.Input(p, h.Right)}
+			b := both{left: process.Input(p, 0, h.Left), right: process.Input(p, 1, h.Right)}
 			if ordered.left {
-				b.left = process.OrderedInput(p, ls, process.SendLate(call, lateL, process.CountLate(call, h.LateLeft)))
+				b.left = process.OrderedInput(p, 0, ls, process.SendLate(call, lateL, process.CountLate(call, h.LateLeft)))
 			}
 			if ordered.right {
-				b.right = process.OrderedInput(p, rs, process.SendLate(call, lateR, process.CountLate(call, h.LateRight)))
+				b.right = process.OrderedInput(p, 1, rs, process.SendLate(call, lateR, process.CountLate(call, h.LateRight)))
 			}
 			return b
 		})
@@ -222,10 +226,15 @@ func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
 	}
 }
 
-// newProcess returns the operator of a function, and its context.
-func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], keys serde.Serde[K]) (*Context[K, Out], *process.Op[K, Out]) {
+// newProcess returns the operator of a function, and its context. inputs is the number of inputs that move
+// the clocks of keys; 0: the function has the watermark of the task.
+func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], keys serde.Serde[K], inputs int) (*Context[K, Out], *process.Op[K, Out]) {
 	ctx := &Context[K, Out]{op: out.op, chain: c}
-	return ctx, process.New(&ctx.call, c, out.id, out.op.name, keys, out.emitter(c))
+	p := process.New(&ctx.call, c, out.id, out.op.name, keys, out.emitter(c))
+	if clocks := out.clocks(); clocks != nil && inputs > 0 {
+		p.UseClocks(inputs, clocks.Delay)
+	}
+	return ctx, p
 }
 
 // built is called when the function has been set up.

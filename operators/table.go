@@ -31,7 +31,7 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 // supports items that delete it.
 func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
-	t.n.varies = in.n.varies
+	t.n.origin = in.n.origin
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, V]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

@@ -20,7 +20,7 @@ import (
 func AsTableOf[K comparable, T, V any](in KeyedStream[K, T], value func(key *K, v *T) (V, bool)) Table[K, V] {
 	vals, _ := any(in.vals).(serde.Serde[V]) // if V is T
 	t := newTable(in.n.job, in.n.stage, in.keys, vals)
-	t.n.varies = in.n.varies
+	t.n.origin = in.n.origin
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, T]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

@@ -120,12 +120,16 @@ func TestHomesAreMemory(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				a, b := drawHits(t, "left", 40), drawHits(t, "right", 40)
 				delay := rapid.SampledFrom([]int64{disorder, 1}).Draw(t, "delay") // 1: some are late
+				grain := operators.WatermarkPer(operators.Task, 0)
+				if rapid.Bool().Draw(t, "a clock for each key") {
+					grain = operators.WatermarkPer(operators.Key, time.Duration(rapid.Int64Range(0, disorder).Draw(t, "of the key"))*time.Millisecond)
+				}
 				o := drawOptions(t)
 				o.Start = 1_000
 				run := func(where optest.Place) (optest.Report, []string) {
 					job := operators.NewJob("twins")
-					left := operators.KeyBy(operators.FromSource(job, "a", optest.Items(delay, a), hitSerde), "l", serde.String, byKey)
-					right := operators.KeyBy(operators.FromSource(job, "b", optest.Items(delay, b), hitSerde), "r", serde.String, byKey)
+					left := operators.KeyBy(operators.FromSource(job, "a", optest.Items(delay, a), hitSerde), "l", serde.String, byKey, grain)
+					right := operators.KeyBy(operators.FromSource(job, "b", optest.Items(delay, b), hitSerde), "r", serde.String, byKey, grain)
 					out := optest.Collect(func(s *string) string { return string([]byte(*s)) })
 					operators.ToSink(build(left, right), "out", out)
 					// Who takes one side only leaves the other to a sink.

@@ -46,7 +46,7 @@ func WindowUpdates[K comparable, A any](in KeyedStream[K, Windowed[A]], name str
 		})
 	} else {
 		j.claim("process function", name)
-		out = processOne(in, j.identify(in.n.stage, "process", name), options{}, func(x *Context[K, Update[Windowed[A]]]) Handler[Windowed[A]] {
+		out = processOne(in, j.identify(in.n.stage, "process", name), options{timeless: r.once}, func(x *Context[K, Update[Windowed[A]]]) Handler[Windowed[A]] {
 			if r.once {
 				return Handler[Windowed[A]]{Item: func(v *Windowed[A]) { x.Emit(Update[Windowed[A]]{Kind: Insert, Value: *v}, x.Time()) }}
 			}

@@ -169,7 +169,7 @@ var table = []row{
 		why: "it connects operators with each other and must know none, and no job",
 	},
 	{
-		path: "operators/internal/process", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/item", "operators/serde", "operators/state"},
+		path: "operators/internal/process", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
 		why: "it runs functions, and must not know what they do",
 	},
 	{

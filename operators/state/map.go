@@ -167,6 +167,10 @@ func (m *Map[K, V]) Groups() int { return len(m.index.groups) }
 // KeepInMemory says that the table is small: it uses no Home.
 func (m *Map[K, V]) KeepInMemory() { m.small = true }
 
+// OnRestored sets a function that is called for every entry of a key group at Restored, in the order of
+// Range, and at Attach, in no order.
+func (m *Map[K, V]) OnRestored(f func(group int, key *K, v *V)) { m.restored = f }
+
 // OnDrop sets a function that is called for each key group that has moved away.
 func (m *Map[K, V]) OnDrop(f func(group int)) { m.dropped = f }
 

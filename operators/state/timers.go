@@ -13,6 +13,7 @@ type Timers[K comparable] struct {
 	queue *timerqueue.Queue[K]
 	disk  *farTimers // nil: armed is in memory
 	key   PaneKey[K] // see PaneClock.key
+	watch func(group int, key *K, t int64, comes bool)
 }
 
 // NewTimers returns no timers, for a stage of this number of key groups.
@@ -22,10 +23,24 @@ func NewTimers[K comparable](name string, groups int, keys serde.Serde[K]) *Time
 		armed: NewMap(name, groups, serde.Serde[PaneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
 		queue: timerqueue.New(groups, keys),
 	}
-	ts.armed.restored = func(group int, k *PaneKey[K], _ *struct{}) { ts.queue.Add(k.Pane, group, k.Key) }
+	ts.armed.restored = func(group int, k *PaneKey[K], _ *struct{}) { ts.come(group, k) }
 	ts.armed.dropped = ts.queue.DropGroup
 	ts.armed.pace = ts
 	return ts
+}
+
+// Watch sets a function that is told of each timer that comes and goes, those of the change log
+// included. The timers are in memory then.
+func (ts *Timers[K]) Watch(f func(group int, key *K, t int64, comes bool)) {
+	ts.watch, ts.armed.small = f, true
+}
+
+// come adds a timer that is set.
+func (ts *Timers[K]) come(group int, k *PaneKey[K]) {
+	ts.queue.Add(k.Pane, group, k.Key)
+	if ts.watch != nil {
+		ts.watch(group, &k.Key, k.Pane, true)
+	}
 }
 
 // Next returns the time of the first timer that is due by w; ok is false if there is none.
@@ -45,7 +60,7 @@ func (ts *Timers[K]) Set(group int, key *K, t int64) {
 	ts.key = PaneKey[K]{*key, t}
 	e, created := ts.armed.upsert(group, &ts.key)
 	if created && !ts.far(&e.Key) {
-		ts.queue.Add(t, group, e.Key.Key)
+		ts.come(group, &e.Key)
 	}
 }
 
@@ -53,6 +68,9 @@ func (ts *Timers[K]) Set(group int, key *K, t int64) {
 func (ts *Timers[K]) Delete(group int, key *K, t int64) {
 	ts.key = PaneKey[K]{*key, t}
 	ts.armed.Delete(group, &ts.key)
+	if ts.watch != nil {
+		ts.watch(group, key, t, false)
+	}
 }
 
 // Pop removes and returns the first timer that is due by w, of those that Next has found; ok is
@@ -65,6 +83,9 @@ func (ts *Timers[K]) Pop(w int64) (t int64, group int, key K, ok bool) {
 		ts.key = PaneKey[K]{key, t}
 		if ts.armed.Get(group, &ts.key) != nil { // otherwise it was deleted
 			ts.armed.Delete(group, &ts.key)
+			if ts.watch != nil {
+				ts.watch(group, &ts.key.Key, t, false)
+			}
 			return t, group, key, true
 		}
 	}

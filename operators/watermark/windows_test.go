@@ -121,14 +121,7 @@ func TestWindowsByKey(t *testing.T) {
 		require.Len(t, lates.Rows, late)
 		require.EqualValues(t, late, report.Counts["late_by_key"])
 		require.Zero(t, report.Counts["late_by_stream"])
-		require.Zero(t, report.Behind)
-		for name, n := range report.State {
-			require.True(t, strings.HasSuffix(name, ".fired"), "%d keys in table %q", n, name)
-		}
-		for _, m := range report.Metrics {
-			require.Equal(t, "clocks", m.Name)
-			require.Zero(t, m.Value, "clocks are left")
-		}
+		requireNothingLeft(t, report)
 	})
 }
 

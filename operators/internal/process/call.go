@@ -17,12 +17,13 @@ type Call[K comparable, Out any] struct {
 	// Name is the operator's: its tables begin with it.
 	Name string
 	Out  *chain.Buffer[item.KV[K, Out]]
-	// Group, Key and Time are those of the current item or timer; W is the watermark.
+	// Group, Key and Time are those of the current item or timer; W is the event time of the key: the
+	// watermark, or that of the key's clock if it is later.
 	Group int
 	Key   K
 	Time  int64
 	W     int64
-	// Floor is the least time of a result: W, or the current time of a function that receives its
+	// Floor is the least time of a result: the watermark, or the current time of a function that receives its
 	// items in order.
 	Floor int64
 	// Failed is the first error of the call.
@@ -34,6 +35,7 @@ type Call[K comparable, Out any] struct {
 	OnStand func()
 
 	ordered bool
+	byKey   bool // each key has a clock
 	wall    *state.Timers[K]
 	tabs    []exec.StateTable
 	chain   *chain.Chain // while it is being built
@@ -74,9 +76,23 @@ func (c *Call[K, Out]) Fail(err error) {
 // if the job uses that.
 func (c *Call[K, Out]) Late() {
 	c.RT.Late(1)
+	if c.byKey && c.W > c.Floor {
+		c.RT.Count("late_by_key", 1)
+	} else if c.byKey {
+		c.RT.Count("late_by_stream", 1)
+	}
 	if c.onLate != nil {
 		c.onLate()
 	}
+}
+
+// EventTime returns what a function sees as the event time: that of the current key, or, in order, of the
+// current item or timer.
+func (c *Call[K, Out]) EventTime() int64 {
+	if c.ordered {
+		return c.Floor
+	}
+	return c.W
 }
 
 // Emit emits a result under the current key, at time t or the floor if that is later.

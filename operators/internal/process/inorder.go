@@ -89,27 +89,35 @@ func CountLate[K comparable, In, Out any](c *Call[K, Out], f func(v *In)) func(v
 }
 
 // OrderedInput is Input for an input whose items are held back. late is called with an item
-// that comes behind the watermark.
-func OrderedInput[K comparable, In, Out any](p *Op[K, Out], list *state.List[K, In], late func(v *In)) chain.Emit[item.KV[K, In]] {
+// that comes behind the watermark. number is that of the input, from 0.
+func OrderedInput[K comparable, In, Out any](p *Op[K, Out], number int, list *state.List[K, In], late func(v *In)) chain.Emit[item.KV[K, In]] {
 	c, o := p.call, p.order
+	take := func(v *In) error {
+		if c.Time < c.W {
+			late(v)
+			return nil
+		}
+		in, first := o.next(c.Group, &c.Key)
+		if _, err := list.Add(c.Group, &c.Key, c.Time, v); err != nil {
+			return err
+		}
+		if in == nil || c.Time < first {
+			if in != nil {
+				o.timers.Delete(c.Group, &c.Key, Passed(first))
+			}
+			o.timers.Set(c.Group, &c.Key, Passed(c.Time))
+		}
+		return nil
+	}
+	if p.clocks != nil {
+		return keyed(p, number, take)
+	}
 	return func(b *item.Batch[item.KV[K, In]]) error {
 		c.Group, c.Floor = b.Group, c.W
 		for i := range b.Items {
-			v, t := &b.Items[i].Value, b.Times[i]
-			c.Key, c.Time = b.Items[i].Key, t
-			if t < c.W {
-				late(v)
-			} else {
-				in, first := o.next(c.Group, &c.Key)
-				if _, err := list.Add(c.Group, &c.Key, t, v); err != nil {
-					return err
-				}
-				if in == nil || t < first {
-					if in != nil {
-						o.timers.Delete(c.Group, &c.Key, Passed(first))
-					}
-					o.timers.Set(c.Group, &c.Key, Passed(t))
-				}
+			c.Key, c.Time = b.Items[i].Key, b.Times[i]
+			if err := take(&b.Items[i].Value); err != nil {
+				return err
 			}
 			if c.Failed != nil {
 				return c.Failed
@@ -125,7 +133,7 @@ func (p *Op[K, Out]) InOrder() {
 	p.order = &inOrder[K]{timers: state.NewTimers(c.Table("waiting-timers"), c.RT.Groups(), c.Keys)}
 	c.ordered = true
 	c.AddTable(p.order.timers.Table())
-	p.sets = append(p.sets, timerSet[K]{p.order.timers, p.deliver})
+	p.sets = append(p.sets, timerSet[K]{p.order.timers, p.deliver, false})
 }
 
 // NewWaiting adds an input whose items are held back until f may be called with them.

@@ -22,7 +22,8 @@ type Op[K comparable, Out any] struct {
 	order  *inOrder[K] // nil: items are passed on as they come
 	// sets are the timers besides the function's own. Of two that are due at the same
 	// time those of the first set fire first, and those of the function last.
-	sets []timerSet[K]
+	sets   []timerSet[K]
+	clocks *clocks[K] // of keys; nil: all have the watermark
 	// firing describes what the current call of advance or tick, or the last one, has fired last: a
 	// timer of call's key and time, or item, which has waited; "" if it has fired nothing.
 	firing string
@@ -43,6 +44,7 @@ var (
 type timerSet[K comparable] struct {
 	timers *state.Timers[K]
 	fire   func(t int64, m *exec.Meter) (done bool)
+	wall   bool // of the wall clock
 }
 
 // New returns the operator of a function whose results go to next; id is that of its result. The
@@ -63,15 +65,27 @@ func New[K comparable, Out any](call *Call[K, Out], c *chain.Chain, id int, name
 // Built is called when the function has been set up.
 func (p *Op[K, Out]) Built(ts Timers) {
 	p.timers = ts
+	if p.clocks != nil {
+		for i := range len(p.sets) + 1 {
+			p.set(i).timers.Watch(func(group int, key *K, t int64, comes bool) { p.clocks.timer(i, group, key, t, comes) })
+		}
+	}
 	if p.order != nil {
 		p.order.onTime = ts.OnTime
 	}
 	p.call.chain = nil
 }
 
-// Input returns what receives the items of an input, which are passed to f as they come.
-func Input[K comparable, In, Out any](p *Op[K, Out], f func(v *In)) chain.Emit[item.KV[K, In]] {
+// Input returns what receives the items of an input, which are passed to f as they come. number is that
+// of the input, from 0.
+func Input[K comparable, In, Out any](p *Op[K, Out], number int, f func(v *In)) chain.Emit[item.KV[K, In]] {
 	c := p.call
+	if p.clocks != nil {
+		return keyed(p, number, func(v *In) error {
+			f(v)
+			return nil
+		})
+	}
 	return func(b *item.Batch[item.KV[K, In]]) error {
 		c.Group, c.Floor = b.Group, c.W
 		for i := range b.Items {
@@ -102,32 +116,51 @@ func (p *Op[K, Out]) Timer() (timer, name string) {
 func (p *Op[K, Out]) Tables() []exec.StateTable { return p.call.tabs }
 
 func (p *Op[K, Out]) Advance(w int64, m *exec.Meter) (bool, error) {
-	p.call.Floor, p.firing = p.call.W, ""
+	p.call.Floor, p.firing = p.watermark(), ""
 	done, err := p.fireEvent(w, m)
 	if err != nil {
 		return false, err
 	}
+	if done && p.clocks != nil {
+		done = p.clocks.drop(w, m)
+	}
 	if done {
-		p.call.W = max(p.call.W, w)
+		p.setWatermark(w)
 	}
 	return done, p.call.Flush()
 }
 
-func (p *Op[K, Out]) Stand(w int64) {
+// watermark returns the event time that all inputs have reached.
+func (p *Op[K, Out]) watermark() int64 {
+	if p.clocks != nil {
+		return p.clocks.w
+	}
+	return p.call.W
+}
+
+func (p *Op[K, Out]) setWatermark(w int64) {
+	if p.clocks != nil {
+		p.clocks.w = max(p.clocks.w, w)
+		return
+	}
 	p.call.W = max(p.call.W, w)
+}
+
+func (p *Op[K, Out]) Stand(w int64) {
+	p.setWatermark(w)
 	if p.call.OnStand != nil {
 		p.call.OnStand()
 	}
 }
 
 func (p *Op[K, Out]) Tick(now int64, m *exec.Meter) (bool, error) {
-	p.call.Floor, p.firing = p.call.W, ""
+	p.call.Floor, p.firing = p.watermark(), ""
 	for {
 		t, ok := p.call.wall.Next(now)
 		if !ok {
 			return true, p.call.Flush()
 		}
-		if done, err := p.fire(timerSet[K]{p.call.wall, p.onWall}, t, m); err != nil || !done {
+		if done, err := p.fire(timerSet[K]{p.call.wall, p.onWall, true}, t, m); err != nil || !done {
 			if err == nil {
 				err = p.call.Flush()
 			}
@@ -139,7 +172,7 @@ func (p *Op[K, Out]) Tick(now int64, m *exec.Meter) (bool, error) {
 // fireEvent fires the timers of all sets that are due by w.
 func (p *Op[K, Out]) fireEvent(w int64, m *exec.Meter) (done bool, err error) {
 	for {
-		due := timerSet[K]{p.call.Event, p.onEvent}
+		due := timerSet[K]{p.call.Event, p.onEvent, false}
 		t, any := due.timers.Next(w)
 		for i := len(p.sets) - 1; i >= 0; i-- {
 			if at, ok := p.sets[i].timers.Next(w); ok && (!any || at <= t) {
@@ -164,7 +197,13 @@ func (p *Op[K, Out]) fire(set timerSet[K], t int64, m *exec.Meter) (done bool, e
 			return true, nil
 		}
 		c.Group, c.Key, c.Time = group, key, at
+		if p.clocks != nil {
+			c.W = p.clocks.at(group, &c.Key)
+		}
 		done := set.fire(at, m)
+		if p.clocks != nil {
+			p.clocks.fired(group, &c.Key, at, set.wall)
+		}
 		if c.Failed != nil || !done {
 			return false, c.Failed
 		}
