@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault job-faults rescale-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault matrices job-faults rescale-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -58,6 +58,8 @@ fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
 upgrade-test: ## processes of the version before are replaced one by one, under load
 	scripts/upgrade-test.sh
+matrices: ## each query, protocol, fault and crash point with which processes are killed, of which CI takes a part
+	TAILRACE_DRAW=all go test -count=1 -v -timeout 120m ./cmd/nexmark ./cmd/tailrace/jobtest/faulttest
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
 	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest/faulttest -ginkgo.focus random -ginkgo.v
 rescale-faults: ## 100 random rescales of jobs on workers, a process killed or stopped in each (TAILRACE_RESCALES=N for others)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "examples-")
 	if err == nil {
 		bin = dir
-		build := exec.Command("go", "build", "-o", dir, "./alerts", "./enrichment", "./hello", "./sessions", "./wordcount")
+		build := exec.Command("go", "build", "-ldflags=-w", "-o", dir, "./alerts", "./enrichment", "./hello", "./sessions", "./wordcount")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}

@@ -32,9 +32,9 @@ func TestForeignModule(t *testing.T) {
 		require.NoError(t, err, "%s %q: %s%s", name, args, out, errs.String())
 		return string(out)
 	}
-	command("", "go", "build", "-C", "foreign", "-o", dir, "./...")
+	command("", "go", "build", "-C", "foreign", "-ldflags=-w", "-o", dir, "./...")
 	command("", "go", "test", "-C", "foreign", "./...")
-	command("", "go", "build", "-o", dir, "../cmd/tailrace")
+	command("", "go", "build", "-ldflags=-w", "-o", dir, "../cmd/tailrace")
 
 	rng := rand.New(rand.NewPCG(1, 6))
 	var input strings.Builder

@@ -124,7 +124,8 @@ func (v victim) interrupted(t *testing.T) (killed, over bool) {
 }
 
 // A process dies at each point of a snapshot, of a recovery, of a transaction and of a trim, with
-// both stores, and another process resumes: the rows are the oracle's.
+// both stores, and another process resumes: the rows are the oracle's. A run takes one of the stores for
+// each point (proctest.Drawn), as in the two tests below.
 func TestKilledAtEveryPoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
@@ -134,6 +135,9 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			continue // TestKilledInSavepoint
 		}
 		for j, kind := range []string{"pebble", "redis"} {
+			if !proctest.Drawn(fmt.Sprintf("%s: %s/%s", t.Name(), point, kind), i+j, 2) {
+				continue
+			}
 			all := queries[(i+j)%3 : (i+j)%3+1]
 			if strings.HasPrefix(string(point), "transaction") {
 				all = queries[j : j+2] // query 5 shows if something is counted twice
@@ -172,6 +176,9 @@ func TestKilledAtEveryPointOfACheckpoint(t *testing.T) {
 	queries := []int{5, 4, 8}
 	for i, point := range walk.OfCheckpoints() {
 		for j, kind := range []string{"pebble", "redis"} {
+			if !proctest.Drawn(fmt.Sprintf("%s: %s/%s", t.Name(), point, kind), i+j, 2) {
+				continue
+			}
 			query := queries[(i+j)%3]
 			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
 				t.Parallel()
@@ -293,6 +300,9 @@ func TestKilledInSavepoint(t *testing.T) {
 			continue
 		}
 		for j, kind := range []string{"pebble", "redis"} {
+			if !proctest.Drawn(fmt.Sprintf("%s: %s/%s", t.Name(), point, kind), i+j, 2) {
+				continue
+			}
 			query := []int{5, 4, 8}[(i+j)%3]
 			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
 				t.Parallel()

@@ -78,7 +78,7 @@ func TestUsage(t *testing.T) {
 func TestUp(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "tailrace")
-	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	data := filepath.Join(dir, "cluster")
 	up := func(args ...string) (string, error) {
@@ -128,7 +128,7 @@ func TestUp(t *testing.T) {
 func TestUpStops(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "tailrace")
-	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-w", "-o", binary, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	cmd := exec.Command(binary, "up", "--json", "--sequencers", "1", "--storage", "1")
 	stdout, err := cmd.StdoutPipe()

@@ -192,7 +192,7 @@ func TestHostsThatAreNotFit(t *testing.T) {
 	w.must("build")
 	w.must("upload")
 	old := filepath.Join(w.dir, "host-2/bin/tailrace")
-	out, err := exec.Command("go", "build", "-ldflags", "-X tailrace.dev/tailrace/internal/build.stamp=v0-old", "-o", old, "tailrace.dev/tailrace/cmd/tailrace").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags", "-w -X tailrace.dev/tailrace/internal/build.stamp=v0-old", "-o", old, "tailrace.dev/tailrace/cmd/tailrace").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	version, err := os.ReadFile(filepath.Join(w.state, "version"))
 	require.NoError(t, err)

@@ -27,10 +27,10 @@ type story struct {
 func play(t *testing.T, s story) {
 	c := proctest.Start(t, binaries, 4)
 	l := newLoad(t, c.Open(), 8)
-	l.progress(300)
+	l.progress(100)
 	l.gaps(true)
 	s.fault(c, l)
-	l.progress(300)
+	l.progress(100)
 	ack, seen := l.gaps(false)
 	t.Logf("%s: longest gap in acknowledgements %v (target %v), in deliveries %v (target %v)", s.name, ack.Round(time.Millisecond), s.ack, seen.Round(time.Millisecond), s.seen)
 	l.check(c.Open())
@@ -43,13 +43,13 @@ func TestFaults(t *testing.T) {
 		{"sequencer leader killed", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
 			lead := c.Leader()
 			c.Kill(lead)
-			l.progress(300)
+			l.progress(100)
 			c.Restart(lead)
 		}},
 		{"primary killed", 500 * time.Millisecond, 500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			p := c.Primary("w0")
 			c.Kill(p)
-			l.progress(300)
+			l.progress(100)
 			c.Restart(p)
 		}},
 		{"a node killed, and back without its data", 500 * time.Millisecond, 500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
@@ -57,29 +57,29 @@ func TestFaults(t *testing.T) {
 			l.progress(100)
 			require.NoError(l.t, os.RemoveAll(filepath.Join(c.Dir, "storage1")))
 			c.Restart("storage1")
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"leader and a node killed together", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			lead := c.Leader()
 			c.Kill(lead)
 			c.Kill("storage0")
-			l.progress(300)
+			l.progress(100)
 			c.Restart(lead)
 			c.Restart("storage0")
 		}},
 		{"primary stopped and continued", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			p := c.Primary("w0")
 			c.Signal(p, syscall.SIGSTOP)
-			l.progress(500)
+			l.progress(150)
 			c.Signal(p, syscall.SIGCONT)
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"sequencer leader stopped and continued", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
 			lead := c.Leader()
 			c.Signal(lead, syscall.SIGSTOP)
-			l.progress(300)
+			l.progress(100)
 			c.Signal(lead, syscall.SIGCONT)
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"every process killed at once, and back", 0, 0, func(c *proctest.Cluster, l *load) {
 			var names []string
@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 			for _, n := range names {
 				c.Restart(n)
 			}
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"a node that receives nothing", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			var i int
@@ -103,16 +103,16 @@ func TestFaults(t *testing.T) {
 			require.NoError(l.t, err)
 			p := c.Proxies[c.Storage[i]]
 			p.Cut(true, true)
-			l.progress(500)
+			l.progress(150)
 			p.Cut(false, false)
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"slow links to a node", 0, 0, func(c *proctest.Cluster, l *load) {
 			p := c.Proxies[c.Storage[1]]
 			p.Slow(20 * time.Millisecond)
-			l.progress(200)
+			l.progress(100)
 			p.Slow(0)
-			l.progress(300)
+			l.progress(100)
 		}},
 		{"a leader that receives nothing", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
 			lead := c.Leader()
@@ -121,9 +121,9 @@ func TestFaults(t *testing.T) {
 			require.NoError(l.t, err)
 			p := c.Proxies[c.Sequencers[i]]
 			p.Cut(true, false)
-			l.progress(300)
+			l.progress(100)
 			p.Cut(false, false)
-			l.progress(300)
+			l.progress(100)
 		}},
 	}
 	for _, s := range stories {

@@ -31,7 +31,7 @@ var _ = Describe("a job whose tasks commit together", func() {
 					w.Worker(fmt.Sprint("w", n))
 				}
 				w.Workers(3)
-				j := w.Submit(world.Job{Name: "job", Query: query, Events: times * number("TAILRACE_EVENTS", 400_000), Rate: 40_000, Protocol: "aligned", More: "--source log"})
+				j := w.Submit(world.Job{Name: "job", Query: query, Events: times * number("TAILRACE_EVENTS", 150_000), Rate: 15_000, Protocol: "aligned", More: "--source log"})
 				stages := j.Stages()
 				w.Grown(j, 2000)
 				g := watch(j)

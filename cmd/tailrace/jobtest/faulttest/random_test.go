@@ -90,7 +90,7 @@ var _ = Describe("eight queries", func() {
 			for n := range 2 {
 				query := (2*round+n)%8 + 1
 				running = append(running, w.Submit(world.Job{
-					Name: fmt.Sprintf("q%d-%d", query, round), Query: query, Events: 120_000, Rate: 30_000,
+					Name: fmt.Sprintf("q%d-%d", query, round), Query: query, Events: 40_000, Rate: 10_000,
 					Protocol: []string{"fused", "marker", "txn", "aligned"}[(round/4+n)%4], More: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
 				}))
 			}
