@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/handover"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -33,6 +34,15 @@ func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, logge
 		return nil, err
 	}
 	return cfg.Handover, nil
+}
+
+// Present returns the layout of the job that has this id in the log, as of its newest plan there.
+func (s *Spec) Present(ctx context.Context, log sharedlog.Log, id string) (*layout.Layout, error) {
+	cfg, err := s.joined(ctx, log, s.Plan, id, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Layout, nil
 }
 
 // CheckRescale returns why a request to move key groups of the job cannot be carried out, and what to

@@ -111,6 +111,7 @@ func newSubmit() *cobra.Command {
 	var wait bool
 	var from string
 	var drop []string
+	var auto []string
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
 		Short: "Submit a job, described as JSON",
@@ -146,12 +147,21 @@ same stage, name and type. What the plan has no place for is an error that names
 			if err := spec.Check(); err != nil {
 				return err
 			}
+			bounds, err := parseAutos(spec, auto)
+			if err != nil {
+				return err
+			}
 			return t.with(cmd.Context(), func(store *meta.Store) error {
 				ctx, cancel := context.WithTimeout(cmd.Context(), t.timeout)
 				defer cancel()
 				st, err := jobs.Submit(ctx, store, spec)
 				if err != nil {
 					return err
+				}
+				for _, a := range bounds {
+					if err := jobs.Autoscale(ctx, store, spec.Name, a); err != nil {
+						return err
+					}
 				}
 				fmt.Fprintf(os.Stderr, "job %s is %s, as %s\n", spec.Name, st.Phase, st.ID)
 				if !wait {
@@ -164,6 +174,7 @@ same stage, name and type. What the plan has no place for is an error that names
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has finished")
 	cmd.Flags().StringVar(&from, "from", "", "begin from this savepoint (default: what the description says)")
+	cmd.Flags().StringSliceVar(&auto, "auto", nil, "keep the number of tasks of a stage between two bounds, as its load demands: `STAGE=MIN..MAX`, as in counts=2..8; may be given several times (later: tailrace job rescale --auto)")
 	cmd.Flags().StringSliceVar(&drop, "drop-state", nil, "state in the savepoint that is given up: `STAGE/OPERATOR`, or STAGE; may be given several times")
 	return cmd
 }
@@ -408,6 +419,9 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Rescale != "" {
 			fmt.Fprintf(t, "\t%s\n", j.Rescale)
 		}
+		for _, text := range j.Autoscale {
+			fmt.Fprintf(t, "\t%s\n", text)
+		}
 		for _, task := range j.Tasks {
 			if task.Why != "" && task.State != "running" && task.State != "ended" {
 				fmt.Fprintf(t, "\t%s/%d %s: %s\n", task.Stage, task.Task, task.State, task.Why)
@@ -428,6 +442,9 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	}
 	if j.Rescale != "" {
 		fmt.Fprintf(w, "  %s\n", j.Rescale)
+	}
+	for _, text := range j.Autoscale {
+		fmt.Fprintf(w, "  %s\n", text)
 	}
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
 		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type rescaling struct {
 	shown
 	request  tasks.Rescale
 	owners   string // a file
+	auto     string // MIN..MAX, off
 	detach   bool
 	patience time.Duration
 }
@@ -33,7 +35,7 @@ type rescaling struct {
 func newJobRescale() *cobra.Command {
 	r := rescaling{request: tasks.Rescale{ID: "tailrace job rescale"}}
 	cmd := &cobra.Command{
-		Use: "rescale JOB --stage STAGE --parallelism N | JOB --cancel", Short: "Give a stage of a running job another number of tasks", Args: oneJob,
+		Use: "rescale JOB --stage STAGE --parallelism N | JOB --stage STAGE --auto MIN..MAX | JOB --cancel", Short: "Give a stage of a running job another number of tasks", Args: oneJob,
 		Long: `Give a stage of a running job another number of tasks.
 
 Key groups move between the tasks while the job runs, some at a time (--batch): new tasks
@@ -41,16 +43,25 @@ wait at their workers before the first ones move, and a task that has none left 
 process that dies delays it; nothing is lost. Another request for the same stage replaces
 this one when the present step is done, and --cancel leaves the stage as it is then.
 
+With --auto the manager chooses the number of tasks from then on, between two bounds, as the
+stage's load demands, until --auto off. The bounds stay with the job when it stops.
+
 The command waits for the end (--patience). When it ends before, because of Ctrl-C, say,
 the rescale continues: tailrace job describe shows how far it is.`,
 		Example: `  tailrace job rescale q5 --stage counts --parallelism 4
   tailrace job rescale q5 --stage counts --parallelism 2 --repartition range --batch 0 --detach
+  tailrace job rescale q5 --stage counts --auto 2..8
   tailrace job rescale q5 --cancel`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := r.check(cmd.Flags()); err != nil {
 				return err
 			}
-			return r.with(cmd.Context(), func(store *meta.Store) error { return r.run(cmd.Context(), store, args[0]) })
+			return r.with(cmd.Context(), func(store *meta.Store) error {
+				if r.auto != "" {
+					return r.autoscale(cmd.Context(), store, args[0])
+				}
+				return r.run(cmd.Context(), store, args[0])
+			})
 		},
 	}
 	r.jobTarget.flags(cmd)
@@ -63,6 +74,7 @@ the rescale continues: tailrace job describe shows how far it is.`,
 	f.IntVar(&r.request.Batch, "batch", 2, "how many key groups a task gives, or receives, in one step; 0: all at once, which takes less time and interrupts their items for longer")
 	f.StringVar(&r.request.Mode, "mode", rescale.ModeMove, "how a task gets the state of key groups that come to it, one of "+modeNames()+"; all but the first are for comparison")
 	f.BoolVar(&r.request.Cancel, "cancel", false, "give up the rescale under way: what has moved stays where it is")
+	f.StringVar(&r.auto, "auto", "", "the least and the largest number of tasks, `MIN..MAX`, of which the manager chooses as the load demands; off: it no longer does")
 	f.BoolVar(&r.detach, "detach", false, "do not wait for the end")
 	f.DurationVar(&r.patience, "patience", 5*time.Minute, "how long to wait for the end; the rescale continues after that")
 	return cmd
@@ -72,16 +84,26 @@ the rescale continues: tailrace job describe shows how far it is.`,
 func (r *rescaling) check(f *pflag.FlagSet) error {
 	q := &r.request
 	if q.Cancel {
-		for _, name := range []string{"parallelism", "repartition", "owners", "batch", "mode"} {
+		for _, name := range []string{"parallelism", "repartition", "owners", "batch", "mode", "auto"} {
 			if f.Changed(name) {
 				return usagef("--cancel and --%s: one of them", name)
 			}
 		}
 		return nil
 	}
-	switch {
-	case q.Stage == "":
+	if q.Stage == "" {
 		return usagef("--stage: which one? (tailrace job describe lists them)")
+	}
+	if r.auto != "" {
+		for _, name := range []string{"parallelism", "repartition", "owners", "batch", "mode", "detach", "patience"} {
+			if f.Changed(name) {
+				return usagef("--auto and --%s: one of them", name)
+			}
+		}
+		_, err := parseAuto(q.Stage, r.auto)
+		return err
+	}
+	switch {
 	case !f.Changed("parallelism"):
 		return usagef("--parallelism: how many tasks is stage %s to have?", q.Stage)
 	case q.Tasks < 1:
@@ -109,6 +131,49 @@ func (r *rescaling) check(f *pflag.FlagSet) error {
 	}
 	q.Strategy = ""
 	return nil
+}
+
+// autoscale stores the bounds of the stage.
+func (r *rescaling) autoscale(ctx context.Context, store *meta.Store, name string) error {
+	a, err := parseAuto(r.request.Stage, r.auto)
+	if err != nil {
+		return err
+	}
+	return jobs.Autoscale(ctx, store, name, a)
+}
+
+// parseAuto parses MIN..MAX, and off.
+func parseAuto(stage, bounds string) (a tasks.Autoscale, err error) {
+	if a.Stage = stage; bounds == "off" {
+		return a, nil
+	}
+	low, high, ok := strings.Cut(bounds, "..")
+	if a.Min, err = strconv.Atoi(low); err == nil {
+		a.Max, err = strconv.Atoi(high)
+	}
+	if err != nil || !ok || a.Min < 1 || a.Max < a.Min {
+		return a, usagef("--auto %q: write the least and the largest number of tasks, as in 2..8, or off", bounds)
+	}
+	return a, nil
+}
+
+// parseAutos parses a list of STAGE=MIN..MAX, and refuses what the job does not allow.
+func parseAutos(spec *tasks.Spec, list []string) (all []tasks.Autoscale, err error) {
+	for _, text := range list {
+		stage, bounds, ok := strings.Cut(text, "=")
+		if !ok || stage == "" {
+			return nil, usagef("--auto %q: of which stage? write STAGE=MIN..MAX", text)
+		}
+		a, err := parseAuto(stage, bounds)
+		if err == nil {
+			err = jobs.CheckAutoscale(spec, a)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, a)
+	}
+	return all, nil
 }
 
 // modeNames lists the modes for jobs on workers.

@@ -166,6 +166,8 @@ type Job struct {
 	LastSkipped string `json:"last_skipped,omitempty"`
 	// Rescale says how far a rescale is; empty if none is under way, or the manager did not answer.
 	Rescale string `json:"rescale,omitempty"`
+	// Autoscale says how stages are autoscaled, a sentence for each.
+	Autoscale []string `json:"autoscale,omitempty"`
 }
 
 // Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
@@ -232,7 +234,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
 		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
-		Rescale: said.Rescale,
+		Rescale: said.Rescale, Autoscale: said.Autoscale,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")

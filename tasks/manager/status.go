@@ -20,8 +20,10 @@ type JobStatus struct {
 	Phase  Phase        `json:"phase"`
 	Detail string       `json:"detail,omitempty"`
 	Tasks  []TaskStatus `json:"tasks"`
-	// Rescale says how far a rescale is; empty if none is under way.
-	Rescale string `json:"rescale,omitempty"`
+	// Rescale says how far a rescale is; empty if none is under way. Autoscale says how stages are
+	// autoscaled; the server fills it in.
+	Rescale   string   `json:"rescale,omitempty"`
+	Autoscale []string `json:"autoscale,omitempty"`
 }
 
 // TaskStatus is one task of a Status.

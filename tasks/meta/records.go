@@ -32,6 +32,8 @@ type Job struct {
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
 	// Rescale are the requests to move key groups that have no outcome yet, at most one a stage.
 	Rescale []Rescale `json:"rescale,omitempty"`
+	// Auto are the stages that are autoscaled, with their bounds.
+	Auto []tasks.Autoscale `json:"auto,omitempty"`
 }
 
 // Rescale is a request to move key groups of a stage (tasks.Rescale).

@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/autoscale"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
@@ -114,6 +115,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	server.Handle("worker/reports", w.serveReports)
 	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
+	server.Handle("worker/load", transport.AnswerJSON(func() any { return w.load() }))
 	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.entries.All() }))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -369,6 +371,20 @@ func (w *worker) status() Status {
 		s.Tasks = append(s.Tasks, ts)
 	}
 	return s
+}
+
+// load returns what those measure that autoscale stages.
+func (w *worker) load() []autoscale.Reading {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]autoscale.Reading, 0, len(w.tasks))
+	for _, a := range w.tasks {
+		if a.running != nil {
+			st := a.running.Status()
+			all = append(all, autoscale.Reading{Job: a.report.Job, ID: a.report.ID, Status: st, Load: st.Load})
+		}
+	}
+	return all
 }
 
 func (w *worker) gauges(r *prometheus.Registry) {

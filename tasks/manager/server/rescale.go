@@ -289,10 +289,11 @@ func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
 	return rescaler.FinishStep(ctx)
 }
 
-// status is the core's status, with the progress of rescales.
+// status is the core's status, with the progress of rescales and what autoscales.
 func (r *term) status() manager.Status {
 	s := r.core.Status()
 	for i := range s.Jobs {
+		s.Jobs[i].Autoscale = r.autoscaled(s.Jobs[i].Name)
 		d := r.drives[s.Jobs[i].Name]
 		if d == nil {
 			continue

@@ -151,8 +151,10 @@ type term struct {
 	core    *manager.Core
 	jobs    map[string]meta.Job
 	states  map[string]meta.State
-	pending map[string]*pendingSavepoint  // savepoints in progress, by job
-	drives  map[string]*drive             // rescales in progress, by job
+	pending map[string]*pendingSavepoint // savepoints in progress, by job
+	drives  map[string]*drive            // rescales in progress, by job
+	scalers map[scaled]*scaler
+	addrs   []string                      // of the workers
 	changed map[string]bool               // jobs whose state is to be written
 	streams map[string]context.CancelFunc // by address
 	input   chan func()                   // inputs of the core, run by the loop
@@ -169,7 +171,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, changed: map[string]bool{}, input: make(chan func(), 64),
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, changed: map[string]bool{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -228,6 +230,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		}
 		r.abandon()
 		r.refresh()
+		r.scale(ctx, &wg)
 		r.listen(ctx, tell, &wg)
 	}
 }
@@ -266,7 +269,9 @@ func (r *term) view(v meta.View) {
 		jobs = append(jobs, job)
 	}
 	var workers []manager.Worker
+	r.addrs = nil
 	for _, w := range v.Workers {
+		r.addrs = append(r.addrs, w.Addr)
 		workers = append(workers, manager.Worker{
 			Name: w.Name, Nonce: w.Nonce, Addr: w.Addr, Format: w.Format, Program: w.Program,
 			Stages: w.Stages, Jobs: w.Jobs, Labels: w.Labels, Capacity: w.Tasks,
