@@ -63,6 +63,11 @@ func TestRescaleModes(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, mode.Name, done.Mode)
 			require.Equal(t, 6, done.GroupsMoved)
+			if mode.Restarts { // the time that it tells includes this
+				for _, s := range job.Status() {
+					require.NotZero(t, s.RestoredMS, s.Stage)
+				}
+			}
 			got := did{steps: done.Steps}
 			require.Eventually(t, func() bool { return int(takes.Load()) >= want[mode.Name].takes }, 10*time.Second, time.Millisecond)
 			g.open.Store(true)

@@ -42,6 +42,8 @@ type engine struct {
 	memory   size
 
 	rescaleMode  string
+	repartition  string
+	rescaleLate  bool
 	rescaleBatch int
 	reserve      cli.Choice
 	scrub        cli.Choice

@@ -25,12 +25,14 @@ func (e *engine) errSubmittedRescale() error {
 func (e *engine) rescaleFlag(f *pflag.FlagSet) {
 	f.Var((*rescales)(&e.Rescales), "rescale", `give a stage another number of tasks while the job runs: WHEN:STAGE=TASKS, as in 10s:counts=4,20s:counts=1.
 WHEN is the time since the job was started here (10s; the warm-up counts), or how many events it has read (500000).
-STAGE may be left out (10s=4): the first with the most key groups that is neither source nor sink.
+STAGE may be left out (10s=4): the first with the most key groups that is neither source nor sink. none: no rescale.
 They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
 One that is not reached before the job ends is reported, and is no error. Not with --submit, --state pebble, or the
 protocols txn, aligned, aligned-early and unsafe`)
 	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, "how a task gets the state of key groups that come to it; all but the first are for comparison:\n"+modeHelp())
 	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
+	f.StringVar(&e.repartition, "rescale-repartition", "sticky", "which key groups a rescale moves: sticky (as few as possible), range (as in a new job), hash (consistent hashing)")
+	f.BoolVar(&e.rescaleLate, "rescale-late", false, "new tasks, too, take over only when the others have processed their input up to the rescale: for comparison, it takes long behind a backlog")
 	f.Var((*autos)(&e.Autoscales), "auto", `keep the number of tasks of a stage between two bounds, as its load demands: STAGE=MIN..MAX, as in counts=2..8.
 STAGE may be left out (2..8), as in --rescale. The bounds are kept with the job (--data): run again without --auto it
 scales on, until STAGE=off. What is impossible is what is for --rescale`)
@@ -68,8 +70,12 @@ func (e *engine) checkRescales() error {
 	if e.rescaleBatch < 0 {
 		return usagef("--rescale-batch: %d key groups a step; use 0 for any number", e.rescaleBatch)
 	}
+	if _, err := rescale.Strategy(e.repartition); err != nil {
+		return usagef("--rescale-repartition: %w", err)
+	}
 	for i := range e.Rescales {
-		e.Rescales[i].Mode, e.Rescales[i].Batch = e.rescaleMode, e.rescaleBatch
+		r := &e.Rescales[i]
+		r.Mode, r.Batch, r.Strategy, r.Late = e.rescaleMode, e.rescaleBatch, e.repartition, e.rescaleLate
 	}
 	if err := e.CheckRescales(); err != nil {
 		return usagef("--rescale: %w", err)
@@ -200,6 +206,9 @@ type rescales []driver.Rescale
 // Set implements pflag.Value. A flag that is given again adds to the list.
 func (r *rescales) Set(text string) error {
 	list := *r
+	if text == "none" {
+		return nil
+	}
 	for i, part := range strings.Split(text, ",") {
 		one, err := parseRescale(strings.TrimSpace(part))
 		if err == nil && len(list) > 0 {

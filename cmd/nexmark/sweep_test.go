@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/sweep"
 )
 
@@ -187,7 +190,7 @@ func TestSweepUsage(t *testing.T) {
 	}{
 		{"which spec?", nil},
 		{"--out: where?", []string{"smoke"}},
-		{"no such file or directory; give a YAML file, or one of paper-figure7", []string{"smok", "--out", dir}},
+		{"no such file or directory; give a YAML file, or one of meces-f1", []string{"smok", "--out", dir}},
 		{"--submit: to which cluster?", []string{"smoke", "--out", dir, "--submit"}},
 		{`--log: "here" is no address`, []string{"smoke", "--out", dir, "--log", "here"}},
 		{"--cluster: with --log only", []string{"smoke", "--out", dir, "--cluster", "c"}},
@@ -204,4 +207,31 @@ func TestSweepUsage(t *testing.T) {
 		require.Contains(t, stderr, c.want)
 	}
 	require.NoFileExists(t, filepath.Join(dir, "rows.jsonl"))
+}
+
+// What the built-in specs rescale can be rescaled so.
+func TestBuiltinRescales(t *testing.T) {
+	checked := 0
+	for _, name := range sweep.Builtins() {
+		text, _ := sweep.Builtin(name)
+		spec, err := sweep.Parse(name, text, known())
+		require.NoError(t, err)
+		for _, step := range sweep.NewPlan(spec, false).Steps() {
+			c := &step.Case
+			var all rescales
+			require.NoError(t, all.Set(cmp.Or(c.Settings["rescale"], "none")))
+			if len(all) == 0 {
+				continue
+			}
+			s := driver.Settings{
+				Workload: c.Workload, Query: c.Query, Protocol: c.Protocol, Parallelism: c.Parallelism, Logged: c.Source == "log", Output: "-",
+				Q7Window: time.Second, Rescales: all,
+			}
+			s.Groups, _ = strconv.Atoi(c.Settings["key-groups"])
+			s.Partitions, _ = strconv.Atoi(c.Settings["partitions"])
+			require.NoError(t, s.CheckRescales(), "%s: %s", name, step.Key())
+			checked++
+		}
+	}
+	require.Greater(t, checked, 50)
 }

@@ -240,7 +240,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	measured := time.Now()
 	stopTimeline := s.timeline(recorder{
-		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
+		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) },
+		spent: func() spent { return spentOf(job.Status()) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
 	})
 	var failed *failure
 	if s.FailAt > 0 {

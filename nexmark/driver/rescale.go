@@ -24,9 +24,11 @@ type Rescale struct {
 	// groups that are neither source nor sink.
 	Stage string
 	Tasks int
-	// Mode and Batch are those of tasks.Rescale.
-	Mode  string
-	Batch int
+	// Mode, Batch, Strategy and Late are those of tasks.Rescale.
+	Mode     string
+	Batch    int
+	Strategy string
+	Late     bool
 }
 
 // When returns the moment as the command line has it: 10s, or a number of events.
@@ -185,7 +187,7 @@ func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time) (*Res
 		return out, nil
 	}
 	out.asked = time.Now()
-	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, ID: "--rescale"})
+	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, Strategy: r.Strategy, Late: r.Late, ID: "--rescale"})
 	switch {
 	case err == nil:
 		out.Rescaled = *did

@@ -70,7 +70,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, err
 	}
 	stop := s.timeline(recorder{
-		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) },
+		backlog: func() int64 { return backlog(job) }, tasks: func() int { return tasksOf(job) }, spent: func() spent { return spentOf(job.Status()) },
 		events: func() int64 { return int64(liveOf(job.Status(), 0, here).Events) }, rows: func() int64 { return int64(liveOf(job.Status(), 0, here).Rows) },
 	})
 	rescales := s.rescaler(running, job, kill)

@@ -31,6 +31,12 @@ type Moment struct {
 	RSS     uint64 `json:"rss_bytes"`
 	// Tasks is the number of tasks that the job has.
 	Tasks int64 `json:"tasks"`
+	// What all tasks together did in this time: Job is for how long they processed, Moving for how long
+	// they were getting the state of key groups that came to them, Waiting for how long they waited for
+	// such groups with items of them.
+	Job     MS `json:"job_ms"`
+	Moving  MS `json:"moving_ms"`
+	Waiting MS `json:"waiting_ms"`
 }
 
 // Short is the quantiles of a short time.
@@ -43,6 +49,7 @@ type Short struct {
 // moments are the columns of a timeline's file.
 var moments = []string{
 	"t_ms", "events", "rows", "visible_p50_ms", "visible_p99_ms", "visible_max_ms", "emit_p50_ms", "emit_p99_ms", "emit_max_ms", "backlog_bytes", "rss_bytes", "tasks",
+	"job_ms", "moving_ms", "waiting_ms",
 }
 
 // numbers returns the moment's columns.
@@ -50,6 +57,7 @@ func (m *Moment) numbers() []float64 {
 	return []float64{
 		float64(m.At), float64(m.Events), float64(m.Rows), float64(m.Visible.P50), float64(m.Visible.P99), float64(m.Visible.Max),
 		float64(m.Emit.P50), float64(m.Emit.P99), float64(m.Emit.Max), float64(m.Backlog), float64(m.RSS), float64(m.Tasks),
+		float64(m.Job), float64(m.Moving), float64(m.Waiting),
 	}
 }
 
@@ -105,6 +113,7 @@ func ReadTimeline(path string) (all []Moment, err error) {
 		all = append(all, Moment{
 			At: MS(v[0]), Events: int64(v[1]), Rows: int64(v[2]), Visible: Short{MS(v[3]), MS(v[4]), MS(v[5])}, Emit: Short{MS(v[6]), MS(v[7]), MS(v[8])},
 			Backlog: int64(v[9]), RSS: uint64(v[10]), Tasks: int64(v[11]),
+			Job: MS(v[12]), Moving: MS(v[13]), Waiting: MS(v[14]),
 		})
 	}
 	return all, lines.Err()
@@ -121,6 +130,7 @@ type recorder struct {
 	events, rows  func() int64
 	backlog       func() int64
 	tasks         func() int
+	spent         func() spent
 	visible, emit *latency
 	unpaced       bool // event time has nothing to do with the clock: there is no latency
 }
@@ -144,6 +154,7 @@ func (r *recorder) stop() error {
 
 func (r *recorder) run() error {
 	events, rows := r.events(), int64(0)
+	before, since := r.spent(), 0.0
 	if r.visible == nil {
 		rows = r.rows()
 	}
@@ -156,6 +167,9 @@ func (r *recorder) run() error {
 		case <-tick.C:
 		}
 		m := Moment{At: MS(time.Since(r.begin).Microseconds()) / 1000, Visible: unseen(), Emit: unseen(), Backlog: r.backlog(), RSS: resident(), Tasks: int64(r.tasks())}
+		now := r.spent()
+		m.Moving, m.Waiting, m.Job = now.since(&before, float64(m.At)-since)
+		before, since = now, float64(m.At)
 		// A task that was restarted counts again from its last commit: what it repeats is no progress.
 		if n := r.events(); n > events {
 			m.Events, events = n-events, n
@@ -181,6 +195,28 @@ func backlog(job *tasks.Job) (n int64) {
 		n += max(b, 0)
 	}
 	return n
+}
+
+// spent is what the tasks of a job have spent their time on since their instances began, in ms.
+type spent struct {
+	tasks                  int
+	slept, moving, waiting float64
+}
+
+func spentOf(all []tasks.Status) (s spent) {
+	for i := range all {
+		t := &all[i]
+		s.tasks++
+		s.slept, s.moving, s.waiting = s.slept+t.SleptMS, s.moving+t.MovingMS, s.waiting+t.WaitingMS
+	}
+	return s
+}
+
+// since returns what they have done since an earlier moment, some ms ago. An instance that has ended
+// counts no more, so that what was done may be too little then.
+func (s *spent) since(before *spent, ms float64) (moving, waiting, job MS) {
+	m, w := max(s.moving-before.moving, 0), max(s.waiting-before.waiting, 0)
+	return MS(m), MS(w), MS(max(ms*float64(s.tasks)-max(s.slept-before.slept, 0)-m, 0))
 }
 
 // tasksOf returns how many tasks a job has.

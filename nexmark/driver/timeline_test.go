@@ -12,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
 )
 
 // A measurement's timeline covers its measured time in steps of a tenth of a second, and accounts
@@ -74,6 +75,7 @@ func TestTimelineRepeatsNothing(t *testing.T) {
 	done := make(chan struct{})
 	r := recorder{
 		events: func() int64 { at = min(at+1, len(counts)-1); return counts[at] }, rows: func() int64 { return 0 }, backlog: func() int64 { return 7 }, tasks: func() int { return 5 },
+		spent: func() spent { return spent{} },
 		to: func(m Moment) error {
 			require.EqualValues(t, 7, m.Backlog)
 			require.EqualValues(t, 5, m.Tasks)
@@ -107,10 +109,22 @@ func TestTimelineOfARun(t *testing.T) {
 	require.LessOrEqual(t, rows, sum.Rows)
 }
 
+// What tasks have spent their time on is what is new since the moment before; an instance that has ended
+// takes nothing away.
+func TestSpent(t *testing.T) {
+	before := spentOf([]tasks.Status{{SleptMS: 1000, MovingMS: 5, WaitingMS: 1}, {SleptMS: 500}})
+	now := spentOf([]tasks.Status{{SleptMS: 1060, MovingMS: 25, WaitingMS: 11}, {SleptMS: 590}, {SleptMS: 10}})
+	moving, waiting, job := now.since(&before, 100)
+	require.Equal(t, []MS{20, 10, 120}, []MS{moving, waiting, job}) // of 300 ms of three tasks, 160 asleep
+	again := spentOf([]tasks.Status{{}, {}})
+	moving, waiting, job = again.since(&now, 100)
+	require.Equal(t, []MS{0, 0, 200}, []MS{moving, waiting, job})
+}
+
 // A timeline's file keeps every value, and what was not measured stays so.
 func TestTimelineFile(t *testing.T) {
 	all := []Moment{
-		{At: 100.125, Events: 7, Rows: 3, Visible: Short{1.5, 2, 3}, Emit: unseen(), Backlog: 1 << 40, RSS: 12345, Tasks: 8},
+		{At: 100.125, Events: 7, Rows: 3, Visible: Short{1.5, 2, 3}, Emit: unseen(), Backlog: 1 << 40, RSS: 12345, Tasks: 8, Job: 90.5, Moving: 3, Waiting: 4},
 		{At: 200, Visible: unseen(), Emit: Short{0, 0.001, 3_600_000}},
 	}
 	var b bytes.Buffer
@@ -118,8 +132,8 @@ func TestTimelineFile(t *testing.T) {
 	for i := range all {
 		require.NoError(t, WriteMoment(&b, &all[i]))
 	}
-	const head = "t_ms,events,rows,visible_p50_ms,visible_p99_ms,visible_max_ms,emit_p50_ms,emit_p99_ms,emit_max_ms,backlog_bytes,rss_bytes,tasks\n"
-	require.Equal(t, head+"100.125,7,3,1.5,2,3,,,,1099511627776,12345,8\n200,0,0,,,,0,0.001,3600000,0,0,0\n", b.String())
+	const head = "t_ms,events,rows,visible_p50_ms,visible_p99_ms,visible_max_ms,emit_p50_ms,emit_p99_ms,emit_max_ms,backlog_bytes,rss_bytes,tasks,job_ms,moving_ms,waiting_ms\n"
+	require.Equal(t, head+"100.125,7,3,1.5,2,3,,,,1099511627776,12345,8,90.5,3,4\n200,0,0,,,,0,0.001,3600000,0,0,0,0,0,0\n", b.String())
 	path := filepath.Join(t.TempDir(), "timeline.csv")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 	back, err := ReadTimeline(path)
@@ -129,11 +143,11 @@ func TestTimelineFile(t *testing.T) {
 	for i := range back {
 		require.NoError(t, WriteMoment(&b, &back[i]))
 	}
-	require.Equal(t, "100.125,7,3,1.5,2,3,,,,1099511627776,12345,8\n200,0,0,,,,0,0.001,3600000,0,0,0\n", b.String())
+	require.Equal(t, "100.125,7,3,1.5,2,3,,,,1099511627776,12345,8,90.5,3,4\n200,0,0,,,,0,0.001,3600000,0,0,0,0,0,0\n", b.String())
 	for text, want := range map[string]string{
-		"t,events\n":                         "its first line is not t_ms,",
-		head + "1,2\n":                       ":2: 2 values, not 12",
-		head + "1,2,3,4,5,6,7,8,9,10,11,x\n": ":2: ",
+		"t,events\n":   "its first line is not t_ms,",
+		head + "1,2\n": ":2: 2 values, not 15",
+		head + "1,2,3,4,5,6,7,8,9,10,11,12,13,14,x\n": ":2: ",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		_, err := ReadTimeline(path)

@@ -97,8 +97,12 @@ func (e *Env) Command(c *Case, output string) []string {
 	}
 	args = append(args, "--quiet")
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
-		if c.Check == 0 || e.Shared(k) {
-			add(k, c.Settings[k])
+		switch v := c.Settings[k]; {
+		case c.Check > 0 && k == "rescale" && v != "none":
+			add("rate", 2*c.Check) // half a second, in which it is rescaled
+			add(k, amidst(v, c.Check))
+		case c.Check == 0 || e.Shared(k):
+			add(k, v)
 		}
 	}
 	if e.Log != "" {

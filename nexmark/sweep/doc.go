@@ -29,5 +29,10 @@
 //	          that is a list (over: commit-intervals), or a flag (over: key-groups) that has a list of
 //	          values in settings
 //	timeline  quantities (throughput, visible-max, backlog, …) in steps of a tenth of a second, from
-//	          nexmark bench --timeline; with fail-at a task loses its memory on the way
+//	          nexmark bench --timeline; with fail-at a task loses its memory on the way, with a rescale in
+//	          settings a stage gets another number of tasks; a line for each protocol, or (over: FLAG)
+//	          for each value of a flag
+//
+// The specs meces-f1 to meces-f9 have the shapes of the figures of Meces (USENIX ATC 2022, §5), with its
+// baselines as modes of the same engine (--rescale-mode).
 package sweep

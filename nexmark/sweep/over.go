@@ -23,8 +23,26 @@ var overValues = map[string]quantity{
 	"memory":      {measure{"peak of memory", ofBench(func(b *driver.Report) float64 { return float64(b.RSS) / (1 << 20) })}, "MiB", false},
 	"visible-p50": {latencyOf("visible", false), "ms", true},
 	"visible-p99": {latencyOf("visible", true), "ms", true},
-	"emit-p50":    {latencyOf("emit", false), "ms", true},
-	"emit-p99":    {latencyOf("emit", true), "ms", true},
+	"peak":        {ofRescale("greatest visible latency in a rescale", func(r *driver.Rescaled) driver.MS { return effect(r).Peak }), "ms", true},
+	"peak-over-p99": {ofRescale("greatest visible latency in a rescale, as a multiple of the p99 before", func(r *driver.Rescaled) driver.MS {
+		return effect(r).Peak / effect(r).P99Before
+	}), "× p99", true},
+	"back":         {ofRescale("time until the latency is as before a rescale", func(r *driver.Rescaled) driver.MS { return effect(r).Back }), "ms", true},
+	"settled":      {ofRescale("time until a rescale is complete", func(r *driver.Rescaled) driver.MS { return driver.MS(r.SettledMS) }), "ms", false},
+	"groups-moved": {ofRescale("key groups that a rescale moves", func(r *driver.Rescaled) driver.MS { return driver.MS(r.GroupsMoved) }), "key groups", false},
+	"emit-p50":     {latencyOf("emit", false), "ms", true},
+	"emit-p99":     {latencyOf("emit", true), "ms", true},
+}
+
+// ofRescale returns a figure of the last rescale of a report that was done.
+func ofRescale(name string, f func(r *driver.Rescaled) driver.MS) measure {
+	return measure{name, func(r *Row) (float64, int64) {
+		d := r.rescaled()
+		if d == nil || !f(d).Seen() {
+			return 0, 0
+		}
+		return float64(f(d)), 1
+	}}
 }
 
 // ofBench returns a figure of a report; 0 was not measured.

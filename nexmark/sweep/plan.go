@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tailrace.dev/tailrace/nexmark/workload"
@@ -281,6 +282,9 @@ func (p *Plan) addChecks(spec *Spec, cases []Case) {
 		if w, err := c.workload(); err == nil && w.Revises { // Parse knows the workloads
 			k.Emit = "final"
 		}
+		if c.Workload == "count" {
+			k.Settings = fewKeys(k.Settings, k.Check)
+		}
 		same := func(o Case) bool {
 			o.CommitInterval = k.CommitInterval
 			return o.Key() == k.Key()
@@ -291,6 +295,21 @@ func (p *Plan) addChecks(spec *Spec, cases []Case) {
 			p.checks[i] = k
 		}
 	}
+}
+
+// fewKeys returns the settings of a check of the count with so few keys that the events have rows: a
+// key that occurs four times makes one.
+func fewKeys(settings map[string]string, events int64) map[string]string {
+	most := max(events/10, 1)
+	if n, err := strconv.ParseInt(settings["keys"], 10, 64); err == nil && n <= most {
+		return settings
+	}
+	few := maps.Clone(settings)
+	if few == nil {
+		few = map[string]string{}
+	}
+	few["keys"] = strconv.FormatInt(most, 10)
+	return few
 }
 
 // Next returns the next step, given the existing rows by their keys; ok is false when nothing is

@@ -87,6 +87,9 @@ func (r *Row) Outcome() string {
 	if r.Case.Rate == 0 {
 		return fmt.Sprintf("%.0f events/s", r.Bench.Achieved)
 	}
+	if d := r.rescaled(); d != nil && d.Effect != nil {
+		return fmt.Sprintf("%d key groups moved, visible p99 %v ms before, peak %v ms%s", d.GroupsMoved, d.Effect.P99Before, d.Effect.Peak, kept)
+	}
 	if r.Bench.Visible.Count == 0 {
 		return "no row was seen" + kept
 	}
@@ -148,6 +151,8 @@ func (r *Report) HTML(w io.Writer) error {
 		switch t.kind {
 		case LogLatency:
 			s.Tables = append(s.Tables, logTable(of(every, LogLatency), r.Overlay))
+		case Over, Timeline:
+			s.Tables = append(s.Tables, rescaleTable(of(every, t.kind)))
 		case Recovery:
 			if list := of(every, Recovery); len(list) > 0 {
 				s.Tables = append(s.Tables, recoveryTable(list), publishedTable4())
@@ -159,7 +164,7 @@ func (r *Report) HTML(w io.Writer) error {
 		}
 	}
 	return pageTemplate.Execute(w, map[string]any{
-		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": Claims(r.Rows), "Sections": sections, "Cases": caseTable(every),
+		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": append(Claims(r.Rows), rescaleClaims(every)...), "Sections": sections, "Cases": caseTable(every),
 		"Checks": checkTable(r.Rows), "Failed": r.failed(), "Facts": r.facts(), "Spec": string(r.Text), "Overlay": r.overlayText(),
 	})
 }

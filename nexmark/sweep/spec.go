@@ -86,7 +86,7 @@ type Series struct {
 	Bytes int64
 	// Settings are flags that are passed on to nexmark bench (tailrace log bench).
 	Settings map[string]string
-	// Over names what a series of kind over varies: a key of the series, or one of the flags in
+	// Over names what a series of kind over or timeline varies: a key of the series, or one of the flags in
 	// Settings. Lists has the values of emit, of source, or of a flag, if they are lists.
 	Over  string
 	Lists map[string][]string
@@ -234,11 +234,14 @@ func (s *Series) check(fail func(format string, args ...any)) {
 func (s *Series) checkOver(fail func(format string, args ...any), missing func(key string)) {
 	for _, name := range slices.Sorted(maps.Keys(s.Lists)) {
 		if s.Over != name {
-			fail("%s: want one value; a list is for a series of kind over, which names it (over: %[1]s)", name)
+			fail("%s: want one value; a list is for a series of kind over or timeline, which names it (over: %[1]s)", name)
 		}
 	}
-	if s.Kind != Over && s.Over != "" {
-		fail("over: for series of kind over, this one is %s", s.Kind)
+	if s.Kind != Over && s.Kind != Timeline && s.Over != "" {
+		fail("over: for series of kinds over and timeline, this one is %s", s.Kind)
+	}
+	if s.Kind == Timeline && s.Over != "" && len(s.Protocols) > 1 {
+		fail("protocols: a timeline over a setting draws a line for each of its values, under one protocol")
 	}
 	var known []string
 	switch s.Kind {
@@ -262,7 +265,7 @@ func (s *Series) checkOver(fail func(format string, args ...any), missing func(k
 			fail("values: %q: in %s series use %s", v, s.Kind, listed(known))
 		}
 	}
-	if s.Kind != Over {
+	if s.Kind != Over && s.Over == "" {
 		return
 	}
 	if len(s.Values) == 0 {

@@ -27,6 +27,9 @@ var timelineValues = map[string]course{
 	"emit-p99":    {"p99 of emit latency", "ms", true, func(m *driver.Moment, _ float64) float64 { return float64(m.Emit.P99) }},
 	"emit-max":    {"greatest emit latency", "ms", true, func(m *driver.Moment, _ float64) float64 { return float64(m.Emit.Max) }},
 	"backlog":     {"written to streams and not read yet", "MB", false, func(m *driver.Moment, _ float64) float64 { return float64(m.Backlog) / 1e6 }},
+	"job":         {"time that tasks processed", "ms a second", false, func(m *driver.Moment, s float64) float64 { return float64(m.Job) / s }},
+	"moving":      {"time that tasks were getting the state of key groups", "ms a second", false, func(m *driver.Moment, s float64) float64 { return float64(m.Moving) / s }},
+	"waiting":     {"time that tasks waited for key groups", "ms a second", false, func(m *driver.Moment, s float64) float64 { return float64(m.Waiting) / s }},
 	"memory":      {"memory", "MiB", false, func(m *driver.Moment, _ float64) float64 { return float64(m.RSS) / (1 << 20) }},
 }
 
@@ -51,22 +54,45 @@ func timelines(all []*cell) (drawn []Drawn) {
 }
 
 func timeline(all []*cell, v course) plot.Figure {
-	panels, titles, common := split(all, noAxis)
-	names := protocols(all)
+	names, key := protocols(all), func(c *cell) string { return c.Protocol }
+	series := legend(names)
+	alike, original := all, map[*cell]*cell{}
+	if all[0].Over != "" { // a line for each value of the setting
+		names, series, alike, key = nil, nil, nil, func(c *cell) string { return original[c].at() }
+		for _, c := range all {
+			one := *c
+			one.Case = c.alike()
+			alike, original[&one] = append(alike, &one), c
+			if at := c.at(); !contains(names, at) {
+				names, series = append(names, at), append(series, plot.Series{Name: at, Style: len(series) % 8})
+			}
+		}
+	}
+	panels, titles, common := split(alike, noAxis)
 	f := plot.Figure{
 		Title: v.name + " over time, " + v.unit, Sub: common + "; median of trials; each panel has its own axis",
-		X: "s", Y: v.unit, Legend: legend(names),
+		X: "s", Y: v.unit, Legend: series,
 	}
-	if all[0].FailAt > 0 {
+	mark := all[0].FailAt.MS() / 1000
+	switch at := all[0].rescaledAt(); {
+	case mark > 0:
 		f.Sub += fmt.Sprintf("; a task loses its memory after %v", all[0].FailAt)
+	case at > 0:
+		mark = at.Seconds()
+		f.Sub += fmt.Sprintf("; a stage is rescaled after %v", at)
 	}
 	for i, cs := range panels {
-		p := plot.Panel{Title: titles[i], Time: true, Mark: all[0].FailAt.MS() / 1000}
+		p := plot.Panel{Title: titles[i], Time: true, Mark: mark}
 		for n, name := range names {
 			for _, c := range cs {
-				if c.Protocol == name {
-					p.Lines = append(p.Lines, plot.Line{Series: n, Points: c.course(v)})
+				if key(c) != name {
+					continue
 				}
+				of := c
+				if o := original[c]; o != nil {
+					of = o
+				}
+				p.Lines = append(p.Lines, plot.Line{Series: n, Points: of.course(v)})
 			}
 		}
 		f.Panels = append(f.Panels, p)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -64,7 +65,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 			return man, nil
 		}
 	}
-	if rerr := j.resume(drained); err != nil || rerr != nil {
+	if _, rerr := j.resume(drained); err != nil || rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
 	if err := savepoint.Confirm(ctx, cfg.Checkpoints, man); err != nil {
@@ -73,7 +74,8 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	return man, nil
 }
 
-// Restart implements runtime.Tasks. Tasks that have committed the end of their input do not start again.
+// Restart implements runtime.Tasks. It returns when the tasks have their state. Tasks that have committed
+// the end of their input do not start again.
 func (j *Job) Restart() error {
 	if err := j.stay(); err != nil {
 		return err
@@ -99,7 +101,18 @@ func (j *Job) Restart() error {
 	if err := j.ctx.Err(); err != nil {
 		return runtime.ErrEnded
 	}
-	return j.resume(slices.DeleteFunc(all, func(r *runtime.Handle) bool { return r.Err() == nil }))
+	started, err := j.resume(slices.DeleteFunc(all, func(r *runtime.Handle) bool { return r.Err() == nil }))
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, r := range started {
+		for !ended(r) && !r.Restored() {
+			select {
+			case <-tick.C:
+			case <-r.Done():
+			}
+		}
+	}
+	return err
 }
 
 // described returns the description of the job with its present tasks and owners. While they do not
@@ -141,17 +154,18 @@ func (j *Job) drain(n uint64) (drained []*runtime.Handle, err error) {
 	return drained, err
 }
 
-// resume restarts tasks that have stopped.
-func (j *Job) resume(drained []*runtime.Handle) error {
-	for _, r := range drained {
+// resume starts tasks again that have stopped.
+func (j *Job) resume(stopped []*runtime.Handle) (started []*runtime.Handle, err error) {
+	for _, r := range stopped {
 		t, err := j.executor.Prepare(r.Stage(), r.Index(), runtime.Attempt{}, false)
 		if err != nil {
 			j.fail(err)
-			return err
+			return started, err
 		}
 		j.mu.Lock()
 		j.begin(t)
 		j.mu.Unlock()
+		started = append(started, t)
 	}
-	return nil
+	return started, nil
 }

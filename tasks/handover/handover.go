@@ -18,8 +18,9 @@ type Handover struct {
 	cfg *runtime.Config
 
 	states states
-	// restarts: the tasks are about to start again, and take no group before.
-	restarts atomic.Bool
+	// restarts is the first plan whose groups no task takes, because all are about to start again; 0:
+	// there is none.
+	restarts atomic.Uint64
 
 	mu     sync.Mutex
 	movers map[*mover]bool
@@ -79,7 +80,7 @@ func (h *Handover) elsewhere(giver *mover, moves []rescale.Move, state exec.Grou
 
 // resume lets the tasks take groups, if they have not started again.
 func (h *Handover) resume() {
-	h.restarts.Store(false)
+	h.restarts.Store(0)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for m := range h.movers {

@@ -45,7 +45,7 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 		return nil, err
 	}
 	if mode.Restarts {
-		h.restarts.Store(true)
+		h.restarts.Store(max(c.control.Plan.Number, 1) + 1)
 		defer h.resume()
 	}
 	done.Steps, err = c.run(ctx, j)
@@ -105,7 +105,7 @@ func (c *controller) ask(s int, r *rescale.Request) (*rescale.Result, error) {
 	}
 	batch := mode.Step(r.Batch)
 	done.To, done.Strategy, done.Batch, done.Mode, done.GroupsMoved = r.Tasks, strategy, batch, mode.Name, rescale.Moved(have.Owners, goal)
-	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: batch, Mode: mode.Name, Late: mode.Restarts})
+	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: batch, Mode: mode.Name, Late: r.Late || mode.Restarts})
 	return done, nil
 }
 

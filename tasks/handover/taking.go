@@ -64,8 +64,8 @@ func (m *mover) next() (a *arrival, groups []int) {
 	}
 	slices.Sort(missing)
 	mode := m.mode(plan)
-	if mode.Restarts && !m.h.restarts.Load() {
-		return m.arrivals[0], m.arrivals[0].missing // the process that would restart the tasks has ended
+	if first := m.h.restarts.Load(); mode.Restarts && (first == 0 || plan < first) {
+		return m.arrivals[0], m.arrivals[0].missing // the process that would have restarted the tasks has ended
 	}
 	wanted := mode.Next(missing)
 	for _, a := range m.arrivals {
@@ -90,6 +90,7 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	m.e.Reached(observe.RescaleTaking)
+	began := m.config().Clock()
 	state, err := m.h.states.take(ctx, m.e.Stopping(), nameOf(a.marker), groups)
 	switch {
 	case err != nil:
@@ -101,6 +102,7 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("take over key groups %v of task %d: %w", groups, a.giver, err)
 	}
+	m.e.Moved(m.config().Clock().Sub(began))
 	m.core.Arrived(groups)
 	a.missing = slices.DeleteFunc(a.missing, func(g int) bool { return slices.Contains(groups, g) })
 	if len(a.missing) == 0 {

@@ -14,6 +14,9 @@ type Request struct {
 	// Batch is how many key groups a task gives, or receives, in one step, if the mode leaves that to
 	// the request; 0: any number.
 	Batch int
+	// Late: new tasks, too, take over when the others have processed their input up to the plan, instead
+	// of at once.
+	Late bool
 	// Mode is the name of a mode (ModeOf).
 	Mode string
 	// ID says who asks, for reports.

@@ -138,6 +138,9 @@ func (e *Engine) Apply(group int, changes []byte) error {
 // concurrent use.
 func (e *Engine) Reached(s observe.Step) { e.t.reached(s) }
 
+// Moved adds to the time in which the task was getting the state of key groups.
+func (e *Engine) Moved(d time.Duration) { e.t.status.Moving.Add(int64(d)) }
+
 // Now returns the time at which the task last looked at the clock.
 func (e *Engine) Now() time.Time { return e.t.times.now }
 

@@ -165,6 +165,9 @@ func (r *Handle) Newcomer() bool { return r.task.asked.enter }
 // Instance is the number of the instance, 0 until it has replaced its predecessors.
 func (r *Handle) Instance() uint64 { return r.task.status.Instance.Load() }
 
+// Restored reports whether the instance has its state.
+func (r *Handle) Restored() bool { return r.task.status.Restored.Load() > 0 }
+
 // Status reads the task's status.
 func (r *Handle) Status() status.Snapshot {
 	s := r.task.status.Read(r.task.spec.Name, r.task.index)

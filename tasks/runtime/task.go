@@ -212,7 +212,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-t.log.oldest():
 		case <-timer.C:
 		}
-		t.status.Wake()
+		t.status.Wake(more == nil)
 	}
 	return t.committer.Drain(ctx)
 }
@@ -379,7 +379,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case <-told:
 		case <-timer.C:
 		}
-		t.status.Wake()
+		t.status.Wake(false)
 	}
 }
 

@@ -28,7 +28,12 @@ func (s *sleep) read(now time.Time) float64 {
 // Sleep records that the task is about to wait.
 func (s *Status) Sleep() { s.sleep.since.Store(s.clock().UnixNano()) }
 
-// Wake records that the task has waited.
-func (s *Status) Wake() {
-	s.sleep.total.Add(max(s.clock().UnixNano()-s.sleep.since.Swap(0), 0))
+// Wake records that the task has waited; item says that there was an item, which waited for its
+// key group.
+func (s *Status) Wake(item bool) {
+	ns := max(s.clock().UnixNano()-s.sleep.since.Swap(0), 0)
+	s.sleep.total.Add(ns)
+	if item {
+		s.Waiting.Add(ns)
+	}
 }
