@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault matrices job-faults rescale-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers sim-long sim-bugs fault matrices job-faults rescale-faults rescale-kills rescale-flat mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -67,6 +67,10 @@ rescale-faults: ## 100 random rescales of jobs on workers, a process killed or s
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)
+rescale-kills: ## a process that rescales all the time is killed with SIGKILL 100 times at random moments (TAILRACE_KILLS=N for others), and another at each point of a rescale
+	TAILRACE_KILLS=$${TAILRACE_KILLS:-100} TAILRACE_DRAW=all go test -v -timeout 60m -run 'TestKilledWhileRescaling|TestKilledAtEveryPointOfARescale' ./cmd/nexmark
+rescale-flat: ## 64 rescales a minute for 10 minutes: disk, memory and goroutines stay flat (TAILRACE_MINUTES=N for others)
+	TAILRACE_MINUTES=$${TAILRACE_MINUTES:-10} go test -v -timeout 120m -run TestManyRescalesLeaveNothing ./tasks
 sim-rescale: ## 100 000 jobs whose stages are rescaled (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomJobs -timeout 60m ./tasks/rescale
 rescaled-answers: ## NEXMark's queries and the count while stages are rescaled, 200 seeds, against the oracle (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night

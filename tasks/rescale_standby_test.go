@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -73,4 +74,30 @@ func TestNewcomerWithStandby(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A copy that is made after a rescale is one of the key groups that the task has then: an instance that
+// takes it over has no change log to read.
+func TestStandbyHasThePresentGroups(t *testing.T) {
+	w := newWorld(2, 20_000, 1)
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 10_000}
+	file := filepath.Join(t.TempDir(), "out")
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), counts(t, file, g), tasks.Options{
+		Parallelism: 1, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Standbys: 1,
+	})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return items(job, "by-key") >= 9000 }, 10*time.Second, time.Millisecond)
+	_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 2})
+	require.NoError(t, err)
+	stage := slices.IndexFunc(job.Layout().Plan.Stages, func(s exec.StageSpec) bool { return s.Name == "by-key" })
+	require.Eventually(t, func() bool { // once the copy of an instance that began behind the plan has read it
+		h, err := job.Fail(t.Context(), stage, 1)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return h.Status().RestoredMS > 0 }, 10*time.Second, time.Millisecond)
+		s := h.Status()
+		return s.Warm && s.KeyGroups == 4 && s.Loaded+s.Replayed == 0
+	}, 10*time.Second, 20*time.Millisecond)
+	g.open.Store(true)
+	require.NoError(t, job.Wait())
+	sameRows(t, w.want, lines(t, file))
 }

@@ -89,6 +89,11 @@ func beVictim(s string) int {
 	if err = errors.Join(err, store.Close(), log.Close()); err != nil {
 		return fail(err)
 	}
+	if len(v.Settings.Rescales) > 0 {
+		if err := json.NewEncoder(os.Stdout).Encode(sum.Rescaled); err != nil {
+			return fail(err)
+		}
+	}
 	return 0
 }
 

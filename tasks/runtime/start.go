@@ -23,7 +23,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 			err = errors.Join(t.recovered(p), t.close())
 		}
 	}()
-	l := cfg.Layout
+	l := cfg.Present()
 	t = &task{assignment: assign(l, stage, index), cfg: cfg, status: shown}
 	can := cfg.Protocol.Capabilities()
 	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 )
@@ -23,11 +24,45 @@ var _ = Describe("a stage on workers is rescaled", func() {
 	for _, protocol := range []string{"fused", "marker"} {
 		It("under "+protocol, func() { world.Lasting(func(times int) { rescaled(protocol, times) }) })
 	}
+	for i, f := range outages {
+		for n, protocol := range []string{"fused", "marker"} {
+			name := fmt.Sprintf("under %s, with %s", protocol, f.name)
+			if proctest.Drawn("jobs are rescaled: "+name, 2*i+n, 4) {
+				It(name, func() { world.Lasting(func(times int) { rescaledWithout(f.away, f.back, protocol, times) }) })
+			}
+		}
+	}
 	// make rescale-faults
 	for n := range number("TAILRACE_RESCALES", 0) / rescalesPerJob {
 		It(fmt.Sprint("at random, ", n), func() { world.Lasting(func(times int) { rescaledAtRandom(uint64(n), times) }) })
 	}
 })
+
+// outages are what a rescale waits for, or does without.
+var outages = []struct {
+	name       string
+	away, back func(w *world.World)
+}{
+	{"etcd killed and away", func(w *world.World) { w.Kill("etcd") }, func(w *world.World) { w.Restart("etcd") }},
+	{"the checkpoint store killed and away", func(w *world.World) { w.Redis.Kill() }, func(w *world.World) { w.Redis.Restart() }},
+}
+
+// rescaledWithout rescales a job, group by group, and takes something away while key groups move.
+func rescaledWithout(away, back func(*world.World), protocol string, times int) {
+	w, j := rescales(protocol, 100_000*times)
+	for _, n := range []int{4, 1} {
+		request := ask(w, j, n)
+		Eventually(func() string { return w.Tailrace("job", "list") }, world.Patience, 10*time.Millisecond).Should(Or(
+			MatchRegexp(`rescaling sellers .*: [1-9][0-9]* of`), MatchRegexp(`newcomer sellers`), Not(ContainSubstring("rescaling"))))
+		away(w)
+		wait := time.NewTimer(2 * time.Second) // the length of the outage
+		<-wait.C
+		back(w)
+		reached(w, j, request, n)
+	}
+	w.Finish(j)
+	j.Right()
+}
 
 // rescalesPerJob is how many rescales the jobs of the long run have.
 const rescalesPerJob = 10
