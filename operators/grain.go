@@ -10,22 +10,33 @@ import (
 )
 
 // Grain says which keys of a keyed stream share a clock of event time: see WatermarkPer.
-type Grain struct{ kind string }
+type Grain struct {
+	kind   string
+	clocks int
+}
 
 var (
 	// Task is one clock for a task: its watermark, the minimum over all that its inputs have promised.
 	// It is the grain of a stream without WatermarkPer.
-	Task = Grain{exec.GrainTask}
+	Task = Grain{kind: exec.GrainTask}
 	// Key is a clock for each key.
-	Key = Grain{exec.GrainKey}
+	Key = Grain{kind: exec.GrainKey}
 )
+
+// Keys is n clocks for each key group, of which each key follows one: n is a power of two, at most 256.
+// The clocks take little memory, whatever the number of keys, and a key whose items are rare is closed by
+// the items of others. But keys that share a clock wait for nothing of each other: if one of them
+// is ahead of another by more than the delay, the other's items are late. Which items that are
+// follows from their order in the log, so that it is the same after a restart, but not in another run. An
+// item that moves a clock closes the windows of all keys that share it, at once.
+func Keys(n int) Grain { return Grain{exec.GrainKeys, n} }
 
 // WatermarkPer chooses how many clocks of event time the operators on a keyed stream have. It is an
 // option of KeyBy and PreAggregate.
 //
 //	readings := operators.KeyBy(in, "readings", serde.Int64, sensor, operators.WatermarkPer(operators.Key, 200*time.Millisecond))
 //
-// With Key an operator follows the time of each key: the greatest time of the key's items, minus the
+// With Key, or Keys (see there), an operator follows the time of each key: the greatest time of the key's items, minus the
 // delay. The event time of a key is that, or the task's watermark if it is later. A window of the key
 // closes when the key's event time has reached its end, behind the item that moves it; what is late is
 // decided by the key's event time before the item. So:
@@ -52,12 +63,14 @@ var (
 // have the same grains.
 func WatermarkPer(g Grain, delay time.Duration) RouteOption {
 	return func(o *routeOptions) {
-		o.grain = exec.Grain{Kind: g.kind, Delay: delay.Milliseconds()}
+		o.grain = exec.Grain{Kind: g.kind, Delay: delay.Milliseconds(), Clocks: g.clocks}
 		switch {
 		case g.kind != exec.GrainTask && (delay < 0 || delay%time.Millisecond != 0):
 			o.bad = fmt.Sprintf("WatermarkPer: delay %v is not a whole number of milliseconds ≥ 0", delay)
 		case g.kind == exec.GrainTask && delay != 0:
 			o.bad = fmt.Sprintf("WatermarkPer: the clock of a task has no delay (%v); its sources have", delay)
+		case g.kind == exec.GrainKeys && (g.clocks < 1 || g.clocks > 256 || g.clocks&(g.clocks-1) != 0):
+			o.bad = fmt.Sprintf("WatermarkPer: Keys(%d): use a power of two, at most 256", g.clocks)
 		case g.kind == "":
 			o.bad = "WatermarkPer: no grain given"
 		}
@@ -83,10 +96,10 @@ func (o origin) or(p origin) origin {
 
 // clocks returns the clocks of windows on a stream of this origin, nil: they have the task's.
 func (o *origin) clocks() *fold.Clocks {
-	if o.grain.Kind != exec.GrainKey {
+	if o.grain.Kind != exec.GrainKey && o.grain.Kind != exec.GrainKeys {
 		return nil
 	}
-	return &fold.Clocks{Delay: o.grain.Delay}
+	return &fold.Clocks{Delay: o.grain.Delay, N: o.grain.Clocks}
 }
 
 // setGrain gives a new keyed stream, and the stage that reads it, the grain of its options.

@@ -24,6 +24,7 @@ func TestGrainErrors(t *testing.T) {
 	operators.KeyBy(src, "c", serde.String, byKey, operators.WatermarkPer(operators.Key, -time.Millisecond))
 	operators.KeyBy(src, "d", serde.String, byKey, operators.WatermarkPer(operators.Task, time.Second))
 	operators.KeyBy(src, "e", serde.String, byKey, operators.WatermarkPer(operators.Grain{}, 0))
+	operators.KeyBy(src, "keys", serde.String, byKey, operators.WatermarkPer(operators.Keys(3), 0))
 	operators.Rebalance(src, "f", operators.WatermarkPer(operators.Key, 0))
 	left := operators.KeyBy(src, "left", serde.String, byKey, operators.WatermarkPer(operators.Key, time.Second))
 	right := operators.KeyBy(src, "right", serde.String, byKey, operators.WatermarkPer(operators.Key, 2*time.Second))
@@ -36,6 +37,7 @@ func TestGrainErrors(t *testing.T) {
 		`stream "c": WatermarkPer: delay -1ms is not a whole number of milliseconds ≥ 0`,
 		`stream "d": WatermarkPer: the clock of a task has no delay (1s); its sources have`,
 		`stream "e": WatermarkPer: no grain given`,
+		`stream "keys": WatermarkPer: Keys(3): use a power of two, at most 256`,
 		`stream "f": WatermarkPer is an option of KeyBy and PreAggregate`,
 		`"join": the clocks of the streams that meet there differ (one for each key, delay 1s and one for each key, delay 2s): use one WatermarkPer for all`,
 		`merge: the clocks of the streams that meet there differ (one for each key, delay 1s and one for a task): use one WatermarkPer for all`,

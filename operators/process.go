@@ -232,7 +232,7 @@ func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], ke
 	ctx := &Context[K, Out]{op: out.op, chain: c}
 	p := process.New(&ctx.call, c, out.id, out.op.name, keys, out.emitter(c))
 	if clocks := out.clocks(); clocks != nil && inputs > 0 {
-		p.UseClocks(inputs, clocks.Delay)
+		p.UseClocks(inputs, clocks.Delay, clocks.N)
 	}
 	return ctx, p
 }

@@ -121,8 +121,12 @@ func TestHomesAreMemory(t *testing.T) {
 				a, b := drawHits(t, "left", 40), drawHits(t, "right", 40)
 				delay := rapid.SampledFrom([]int64{disorder, 1}).Draw(t, "delay") // 1: some are late
 				grain := operators.WatermarkPer(operators.Task, 0)
-				if rapid.Bool().Draw(t, "a clock for each key") {
-					grain = operators.WatermarkPer(operators.Key, time.Duration(rapid.Int64Range(0, disorder).Draw(t, "of the key"))*time.Millisecond)
+				if n := rapid.SampledFrom([]int{-1, 0, 1, 4}).Draw(t, "clocks"); n >= 0 {
+					per := operators.Key
+					if n > 0 {
+						per = operators.Keys(n)
+					}
+					grain = operators.WatermarkPer(per, time.Duration(rapid.Int64Range(0, disorder).Draw(t, "of the key"))*time.Millisecond)
 				}
 				o := drawOptions(t)
 				o.Start = 1_000

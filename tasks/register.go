@@ -65,7 +65,7 @@ func planHash(p *exec.Plan) string {
 			fmt.Fprintf(h, "shape %q;", s.Shape)
 		}
 		if s.Grain != nil {
-			fmt.Fprintf(h, "grain %q %d;", s.Grain.Kind, s.Grain.Delay)
+			fmt.Fprintf(h, "grain %q %d %d;", s.Grain.Kind, s.Grain.Delay, s.Grain.Clocks)
 		}
 	}
 	return fmt.Sprintf("%016x", h.Sum64())

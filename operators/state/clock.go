@@ -80,7 +80,7 @@ func (p *PaneClock[K]) Created(group int, key K) {
 		// Windows of this pane that have closed must not fire for it. A restart would not know:
 		// nothing needs to have fired at w.
 		first = p.Windows.After(p.w)
-		p.cursors.Set(group, p.w, nil)
+		p.cursors.Set(group, 0, p.w, nil)
 	}
 	if p.disk != nil {
 		p.disk.done = min(p.disk.done, first-1) // after a restore it may have been too far
@@ -98,7 +98,7 @@ func (p *PaneClock[K]) Created(group int, key K) {
 func (p *PaneClock[K]) restored(group int, key K, pane int64) {
 	p.Finder.Set(pane)
 	first := p.First
-	if fired := p.cursors.Fired(group, &key); first <= fired {
+	if fired := p.cursors.Fired(group, 0, &key); first <= fired {
 		first = p.Windows.After(fired)
 	}
 	if first <= p.Last {
@@ -130,7 +130,7 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			p.cursors.Set(group, end, &p.key)
+			p.cursors.Set(group, 0, end, &p.key)
 			if more {
 				p.fires.Add(end+p.Windows.Slide, group, p.key)
 			}

@@ -76,7 +76,7 @@ func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error
 			if _, _, err := p.close(x.group, s.time, m); err != nil {
 				return false, err
 			}
-			p.cursors.Set(x.group, s.time, &p.key)
+			p.cursors.Set(x.group, 0, s.time, &p.key)
 			if p.lateness == 0 {
 				p.dropBehind(x.group, &p.key, s.time)
 			}

@@ -7,12 +7,14 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Cursors say, for each key group, up to which (end, key) windows have fired as the watermark passed
-// them. They are state: panes do not tell it.
+// Cursors say, for each key group, and in it for each clock that keys share, up to which (end, key)
+// windows have fired as the watermark passed them. They are state: panes do not tell it. A group with one
+// cursor has that of clock 0.
 type Cursors[K comparable] struct {
 	keys    serde.Serde[K]
 	fired   *Map[uint8, firedUpTo]
 	scratch []byte
+	clock   uint8 // a local one would escape
 }
 
 // firedUpTo is a cursor. The windows that end before time have fired, and those that end at it for
@@ -29,15 +31,16 @@ var firedSerde = serde.New("fired up to",
 	},
 	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
 
-var uint8Serde = serde.New("uint8",
+// Uint8 encodes numbers of clocks.
+var Uint8 = serde.New("uint8",
 	func(dst []byte, v *uint8) []byte { return append(dst, *v) },
 	func(r *serde.Reader, v *uint8) { *v = uint8(r.Uint32()) })
 
-var onlyKey uint8
+var onlyClock uint8
 
 // NewCursors returns the cursors of the operator of a name, for a stage of this number of key groups.
 func NewCursors[K comparable](name string, groups int, keys serde.Serde[K]) *Cursors[K] {
-	c := &Cursors[K]{keys: keys, fired: NewMap(name+".fired", groups, uint8Serde, firedSerde)}
+	c := &Cursors[K]{keys: keys, fired: NewMap(name+".fired", groups, Uint8, firedSerde)}
 	c.fired.small = true
 	return c
 }
@@ -45,9 +48,10 @@ func NewCursors[K comparable](name string, groups int, keys serde.Serde[K]) *Cur
 // Table returns the cursors' state, which must be restored before the panes.
 func (c *Cursors[K]) Table() exec.StateTable { return c.fired }
 
-// Set moves a key group's cursor; a nil key means all keys.
-func (c *Cursors[K]) Set(group int, t int64, key *K) {
-	x, created := c.fired.Upsert(group, &onlyKey)
+// Set moves the cursor of a key group's clock; a nil key means all keys.
+func (c *Cursors[K]) Set(group int, clock uint8, t int64, key *K) {
+	c.clock = clock
+	x, created := c.fired.Upsert(group, &c.clock)
 	if !created && x.time > t {
 		return
 	}
@@ -58,8 +62,9 @@ func (c *Cursors[K]) Set(group int, t int64, key *K) {
 }
 
 // Fired returns the time up to which the windows of a key have fired, as far as the cursor knows.
-func (c *Cursors[K]) Fired(group int, key *K) int64 {
-	x := c.fired.Get(group, &onlyKey)
+func (c *Cursors[K]) Fired(group int, clock uint8, key *K) int64 {
+	c.clock = clock
+	x := c.fired.Get(group, &c.clock)
 	if x == nil {
 		return exec.MinTime
 	}
@@ -73,13 +78,13 @@ func (c *Cursors[K]) Fired(group int, key *K) int64 {
 
 // passed reports whether a key group's cursor has passed a window of an encoded key.
 func (c *Cursors[K]) passed(group int, end int64, key []byte) bool {
-	x := c.fired.Get(group, &onlyKey)
+	x := c.fired.Get(group, &onlyClock)
 	return x != nil && (end < x.time || end == x.time && (x.all || bytes.Compare(key, x.key) <= 0))
 }
 
 // stands returns the time of a key group's cursor; ok is false if it has none.
 func (c *Cursors[K]) stands(group int) (t int64, ok bool) {
-	x := c.fired.Get(group, &onlyKey)
+	x := c.fired.Get(group, &onlyClock)
 	if x == nil {
 		return 0, false
 	}

@@ -13,8 +13,9 @@ import (
 // Clocked is the operator of a table whose keys have clocks.
 type Clocked[K comparable, A any] interface {
 	// RestoreClocks is called when the panes of a key group have been restored from the change log: it
-	// makes the entries of the keys that have only a clock, and sets the clocks.
-	RestoreClocks(group int)
+	// makes the entries of the keys that have only a clock, and sets the clocks. along: they come from
+	// another task, with the clocks that are beside the entries.
+	RestoreClocks(group int, along bool)
 	// Restored is then called for each entry of the group, in the order of the encoded keys; and, in no
 	// order, for those of a group that comes from another task with its clocks. The entries have no
 	// timers.
@@ -26,18 +27,24 @@ type Clocked[K comparable, A any] interface {
 // paneClocks is the additional state of a PaneTable whose keys have clocks.
 type paneClocks[K comparable, A any] struct {
 	column[watermark.Clock]
-	op Clocked[K, A]
+	shares column[uint8]
+	op     Clocked[K, A]
 }
 
 // UseClocks gives each key a clock, while the table is empty.
 func (m *PaneTable[K, A]) UseClocks(op Clocked[K, A]) {
-	m.clocks = &paneClocks[K, A]{newColumn[watermark.Clock](len(m.index.groups)), op}
+	n := len(m.index.groups)
+	m.clocks = &paneClocks[K, A]{newColumn[watermark.Clock](n), newColumn[uint8](n), op}
 }
 
 // Clock returns the clock of a key.
 func (m *PaneTable[K, A]) Clock(e *PaneEntry[K, A]) *watermark.Clock {
 	return m.clocks.of(e.Group, e.at)
 }
+
+// Share returns the number of the clock that a key shares with others, for the operator to set. A table
+// that does not use it has no memory for it.
+func (m *PaneTable[K, A]) Share(e *PaneEntry[K, A]) *uint8 { return m.clocks.shares.of(e.Group, e.at) }
 
 // Key returns the entry of a key, nil if it has neither panes nor a clock.
 func (m *PaneTable[K, A]) Key(group int, key *K) *PaneEntry[K, A] { return m.index.Find(group, key) }
@@ -84,8 +91,8 @@ func (p *Pane[A]) End() int64 { return p.end }
 // restoredKeys tells the operator of the keys of a group, which have no timers yet.
 func (m *PaneTable[K, A]) restoredKeys(group int, sorted bool) {
 	var all []*PaneEntry[K, A]
+	m.clocks.op.RestoreClocks(group, !sorted)
 	if sorted {
-		m.clocks.op.RestoreClocks(group)
 		all = sortedEntries(&m.index, group, m.keys.keys, func(*Panes[A]) bool { return true })
 	} else {
 		m.index.each(group, func(e *PaneEntry[K, A]) { all = append(all, e) })

@@ -389,6 +389,7 @@ func (m *PaneTable[K, A]) Detach(group int) any {
 	m.size -= g.keys.bytes
 	if m.clocks != nil {
 		g.clocks = m.clocks.detach(group)
+		m.clocks.shares.detach(group)
 		m.clocks.op.Dropped(group)
 	} else {
 		m.clock.dropGroup(group)

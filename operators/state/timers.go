@@ -73,6 +73,12 @@ func (ts *Timers[K]) Delete(group int, key *K, t int64) {
 	}
 }
 
+// Has reports whether a timer is set.
+func (ts *Timers[K]) Has(group int, key *K, t int64) bool {
+	ts.key = PaneKey[K]{*key, t}
+	return ts.armed.Get(group, &ts.key) != nil
+}
+
 // Pop removes and returns the first timer that is due by w, of those that Next has found; ok is
 // false if there is none.
 func (ts *Timers[K]) Pop(w int64) (t int64, group int, key K, ok bool) {

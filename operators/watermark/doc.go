@@ -23,5 +23,7 @@
 //     late after a restart, too.
 //  5. When W has reached F the clock says nothing that W does not say. A silent key has no clock.
 //
+// Keys can share a clock: then "the key's items" are those of all its keys.
+//
 // Nothing of a clock travels in the log: behind a repartition it is computed anew from the items.
 package watermark

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -47,6 +48,66 @@ func drawOptions(t *rapid.T) optest.Options {
 		CrashEvery:  rapid.SampledFrom([]int{0, 5, 20}).Draw(t, "crash"),
 		Budget:      rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "budget"),
 	}
+}
+
+// grain is which keys share a clock in a test, and the delay.
+type grain struct {
+	n      int // 0: each key has its own
+	groups int
+	delay  int64
+}
+
+// drawGrain draws clocks for a stage of this number of key groups.
+func drawGrain(t *rapid.T, groups int) grain {
+	return grain{rapid.SampledFrom([]int{0, 0, 1, 2, 16}).Draw(t, "clocks of a group"), groups, rapid.SampledFrom([]int64{0, 2, disorder}).Draw(t, "delay")}
+}
+
+func (g grain) option() operators.RouteOption {
+	if g.n > 0 {
+		return operators.WatermarkPer(operators.Keys(g.n), milliseconds(g.delay))
+	}
+	return operators.WatermarkPer(operators.Key, milliseconds(g.delay))
+}
+
+// clock names the clock of a key.
+func (g grain) clock(key string) string {
+	if g.n == 0 {
+		return key
+	}
+	hash := exec.HashKey(serde.String.Append(nil, &key))
+	return fmt.Sprint(exec.GroupOf(hash, g.groups), exec.SubGroupOf(hash, g.groups, g.n))
+}
+
+// drawParts is drawPaths; for clocks that keys share all items are in one partition, so that their order
+// is the same in every run.
+func (g grain) drawParts(t *rapid.T) [][]optest.Timed[hit] {
+	parts := drawPaths(t)
+	if g.n == 0 {
+		return parts
+	}
+	var all []optest.Timed[hit]
+	for len(parts) > 0 {
+		p := rapid.IntRange(0, len(parts)-1).Draw(t, "whose turn")
+		if len(parts[p]) == 0 {
+			parts = slices.Delete(parts, p, p+1)
+			continue
+		}
+		all = append(all, parts[p][0])
+		parts[p] = parts[p][1:]
+	}
+	return [][]optest.Timed[hit]{all}
+}
+
+// disorder is how far an item may be behind the ones before it in its partition.
+func behind(parts [][]optest.Timed[hit]) (most int64) {
+	for _, part := range parts {
+		newest := int64(exec.MinTime)
+		for _, x := range part {
+			newest = max(newest, x.Time)
+			most = max(most, newest-x.Time)
+		}
+	}
+	return most
 }
 
 func byKey(h *hit) string    { return h.Key }

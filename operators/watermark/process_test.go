@@ -21,10 +21,10 @@ type span struct {
 	first, end, sum int64
 }
 
-// sessionsOf returns the sessions of each key and the late items, by a fold over the key's own items.
-func sessionsOf(parts [][]optest.Timed[hit], delay, gap, lateness int64) (rows []string, late []string) {
+// sessionsOf returns the sessions of each key and the late items, by a fold over the items of each clock.
+func sessionsOf(parts [][]optest.Timed[hit], g grain, gap, lateness int64) (rows []string, late []string) {
 	open := map[string][]span{}
-	byOwnTime(parts, delay, func(x *optest.Timed[hit], own int64) {
+	byOwnTime(parts, g, func(x *optest.Timed[hit], own int64) {
 		key, now := x.Value.Key, []span{}
 		for _, s := range open[key] {
 			if own != math.MinInt64 && s.end+lateness <= own {
@@ -59,23 +59,24 @@ func sessionsOf(parts [][]optest.Timed[hit], delay, gap, lateness int64) (rows [
 	return rows, late
 }
 
-// TestSessionsByKey: with a clock for each key, sessions and late items are those of a fold over each
-// key's own items. No state is left.
+// TestSessionsByKey: with a clock for each key, or for some keys, sessions and late items are those of a fold
+// over the items of each clock. No state is left.
 func TestSessionsByKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gap := rapid.SampledFrom([]int64{1, 4, 10}).Draw(t, "gap")
-		delay := rapid.SampledFrom([]int64{0, 2, disorder}).Draw(t, "delay")
+		o := drawOptions(t)
+		g := drawGrain(t, o.Groups)
 		lateness := rapid.SampledFrom([]int64{0, 0, 3, 30}).Draw(t, "lateness")
-		parts := drawPaths(t)
-		want, wantLate := sessionsOf(parts, delay, gap, lateness)
+		parts := g.drawParts(t)
+		want, wantLate := sessionsOf(parts, g, gap, lateness)
 
 		job := operators.NewJob("sessions")
-		src := operators.FromSource(job, "src", optest.Items(disorder, parts...), hitSerde)
-		in := operators.KeyBy(src, "k", serde.String, byKey, operators.WatermarkPer(operators.Key, milliseconds(delay)))
+		src := operators.FromSource(job, "src", optest.Items(behind(parts), parts...), hitSerde)
+		in := operators.KeyBy(src, "k", serde.String, byKey, g.option())
 		sums := operators.AggregateSessions(in, "s", milliseconds(gap), summing(), operators.Lateness(milliseconds(lateness)))
 		lates := optest.Collect(clone)
 		operators.ToSink(operators.Map(operators.Late[hit](sums), lateRow), "late", lates)
-		rows, report := runRows(t, job, windowRows(sums), drawOptions(t))
+		rows, report := runRows(t, job, windowRows(sums), o)
 		if lateness == 0 {
 			require.Equal(t, want, rows)
 		} else {

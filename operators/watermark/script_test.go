@@ -29,7 +29,7 @@ type scene struct {
 
 // TestScripts: what fires behind which item, by a clock for each key or by the task's. The commands:
 //
-//	job OPERATOR [grain=task|key] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N]
+//	job OPERATOR [grain=task|key|N] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N]
 //	item KEY TIME N [PARTITION]     right KEY TIME N
 //	advance TIME                    end
 //	crash                           all tasks restart from their last commits
@@ -91,9 +91,14 @@ func (s *scene) job(kind string, words []string) {
 		require.NoError(s, err)
 		return n
 	}
-	per := operators.WatermarkPer(operators.Task, 0)
-	if o["grain"] == "key" {
+	per, groups := operators.WatermarkPer(operators.Task, 0), 0
+	switch o["grain"] {
+	case "key":
 		per = operators.WatermarkPer(operators.Key, milliseconds(ms("delay")))
+	case "task":
+	default:
+		groups = 1
+		per = operators.WatermarkPer(operators.Keys(int(ms("grain"))), milliseconds(ms("delay")))
 	}
 	job := operators.NewJob("scene")
 	s.stage = "in"
@@ -116,6 +121,14 @@ func (s *scene) job(kind string, words []string) {
 				return showHit(l) + " alone"
 			}
 			return showHit(l) + " with " + showHit(r)
+		}))
+	case "sides":
+		right := operators.KeyBy(operators.FromSource(job, "right", optest.Items[hit](0, nil), hitSerde), "right-in", serde.String, byKey, per)
+		rows = timed(operators.Process2(in, right, "sides", func(c *operators.Context[string, string]) operators.Handler2[hit, hit] {
+			show := func(h *hit) {
+				c.Emit(fmt.Sprintf("%s at %d, watermark %s", showHit(h), c.Time(), timeOf(c.Watermark())), c.Time())
+			}
+			return operators.Handler2[hit, hit]{Left: show, Right: show}
 		}))
 	case "timers": // an item of N sets a timer at N
 		rows = timed(operators.Process(in, "timers", func(c *operators.Context[string, string]) operators.Handler[hit] {
@@ -143,9 +156,9 @@ func (s *scene) job(kind string, words []string) {
 	operators.ToSink(rows, "out", optest.Collect(clone))
 	plan, err := job.Plan()
 	require.NoError(s, err)
-	s.d = optest.NewDriver(driven{s}, plan, optest.Options{})
+	s.d = optest.NewDriver(driven{s}, plan, optest.Options{Groups: groups})
 	s.in = optest.NewInput[hit](s.d, "src")
-	if kind == "join" {
+	if kind == "join" || kind == "sides" {
 		s.other = optest.NewInput[hit](s.d, "right")
 	}
 	s.out = optest.NewOutput[string](s.d, "out")

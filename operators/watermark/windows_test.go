@@ -29,19 +29,20 @@ func drawPaths(t *rapid.T) [][]optest.Timed[hit] {
 	return parts
 }
 
-// byOwnTime calls f for the items of each key in the order of its partition, with the time of the key's
+// byOwnTime calls f for the items of each clock in the order of their partition, with the time of the
 // clock before the item, as long as no item is behind the watermark.
-func byOwnTime(parts [][]optest.Timed[hit], delay int64, f func(x *optest.Timed[hit], own int64)) {
+func byOwnTime(parts [][]optest.Timed[hit], g grain, f func(x *optest.Timed[hit], own int64)) {
 	own := map[string]int64{}
 	for _, part := range parts {
 		for i := range part {
 			x := &part[i]
-			c, ok := own[x.Value.Key]
+			clock := g.clock(x.Value.Key)
+			c, ok := own[clock]
 			if !ok {
 				c = math.MinInt64
 			}
 			f(x, c)
-			own[x.Value.Key] = max(c, x.Time-delay)
+			own[clock] = max(c, x.Time-g.delay)
 		}
 	}
 }
@@ -55,14 +56,15 @@ type keyedWindow struct {
 	end int64
 }
 
-// TestWindowsByKey: with a clock for each key, windows and late items are those of a fold over each
-// key's own items, whatever the size of the windows, the lateness, the partitions, the parallelism,
+// TestWindowsByKey: with a clock for each key, or for some keys, windows and late items are those of a fold
+// over the items of each clock, whatever the size of the windows, the lateness, the partitions, the parallelism,
 // commits, crashes, interruptions of Advance, and key groups that move to other chains. No state is left.
 func TestWindowsByKey(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.SampledFrom([]int64{1, 4, 10, 20}).Draw(t, "size")
 		slide := rapid.SampledFrom([]int64{1, 4, 5, 10}).Draw(t, "slide")
-		delay := rapid.SampledFrom([]int64{0, 2, disorder}).Draw(t, "delay")
+		o := drawOptions(t)
+		g := drawGrain(t, o.Groups)
 		lateness := rapid.SampledFrom([]int64{0, 0, 3, 30}).Draw(t, "lateness")
 		opts := []operators.WindowOption{operators.Lateness(milliseconds(lateness))}
 		kind := rapid.SampledFrom([]string{"final", "eager", "each late"}).Draw(t, "kind")
@@ -72,10 +74,10 @@ func TestWindowsByKey(t *testing.T) {
 		case kind == "each late" && lateness > 0:
 			opts = append(opts, operators.EachLate())
 		}
-		parts := drawPaths(t)
+		parts := g.drawParts(t)
 
 		want, late := map[keyedWindow]int64{}, 0
-		byOwnTime(parts, delay, func(x *optest.Timed[hit], own int64) {
+		byOwnTime(parts, g, func(x *optest.Timed[hit], own int64) {
 			ends, open := windowsOf(x.Time, size, slide), 0
 			for _, end := range ends {
 				if own == math.MinInt64 || end+lateness > own {
@@ -89,8 +91,8 @@ func TestWindowsByKey(t *testing.T) {
 		})
 
 		job := operators.NewJob("keyed")
-		src := operators.FromSource(job, "src", optest.Items(disorder, parts...), hitSerde)
-		in := operators.KeyBy(src, "k", serde.String, byKey, operators.WatermarkPer(operators.Key, milliseconds(delay)))
+		src := operators.FromSource(job, "src", optest.Items(behind(parts), parts...), hitSerde)
+		in := operators.KeyBy(src, "k", serde.String, byKey, g.option())
 		sums := operators.AggregateWindows(in, operators.Sliding(milliseconds(size), milliseconds(slide)), summing(), opts...)
 		type result = operators.KV[string, operators.Windowed[int64]]
 		out := optest.Collect(func(kv *result) result {
@@ -102,7 +104,6 @@ func TestWindowsByKey(t *testing.T) {
 		operators.ToSink(operators.Map(operators.Late[hit](sums), lateRow), "late", lates)
 		plan, err := job.Plan()
 		require.NoError(t, err)
-		o := drawOptions(t)
 		report, err := optest.Run(plan, o)
 		require.NoError(t, err)
 

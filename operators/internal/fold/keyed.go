@@ -14,8 +14,12 @@ import (
 	"tailrace.dev/tailrace/operators/watermark"
 )
 
-// Clocks says that each key of an operator has a clock, delay ms behind the key's newest item.
-type Clocks struct{ Delay int64 }
+// Clocks says that each key of an operator has a clock, delay ms behind the key's newest item; or, if N
+// is not 0, that the keys of a key group share N clocks.
+type Clocks struct {
+	Delay int64
+	N     int
+}
 
 // byKey is what Windows do if each key has a clock (package watermark).
 //
@@ -41,6 +45,7 @@ type byKey[K comparable, A any] struct {
 	cursors *state.Cursors[K]
 	timers  *timerqueue.Queue[K]
 	w       int64
+	shared  *shared[K]   // nil: each key has a clock of its own; else it has passed and timers, too
 	clocks  []int        // by group, the keys that have a timer
 	gauge   *exec.Metric // of their number; may be nil
 	held    []int32      // scratch of flushKey
@@ -62,6 +67,9 @@ func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *b
 		w:       exec.MinTime,
 	}
 	x.passed.KeepInMemory()
+	if o.Clocks.N > 0 {
+		x.shared = newShared(o.Name, groups, o.Clocks.N, w.keys)
+	}
 	if m, ok := w.rt.(exec.Meters); ok {
 		x.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{o.Name}})
 		m.Meter(x.gauge)
@@ -71,15 +79,29 @@ func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *b
 
 func (x *byKey[K, A]) tables() []exec.StateTable {
 	// The clocks are restored before the panes.
+	if x.shared != nil {
+		return []exec.StateTable{x.cursors.Table(), x.shared.passed, x.state}
+	}
 	return []exec.StateTable{x.cursors.Table(), x.passed, x.state}
 }
 
-// judge returns the entry and the accumulator that an item of the pane found last counts in; the
-// accumulator is nil if the item does not count, and the entry if nothing need be known of the key.
-func (x *byKey[K, A]) judge(group int, key *K, t int64) (e *state.PaneEntry[K, A], acc *A, where panes.Place) {
-	now := x.w
-	if e = x.state.Key(group, key); e != nil {
-		now = x.state.Clock(e).At(now)
+// judge returns the entry, the clock and the accumulator of an item of the pane found last; the
+// accumulator is nil if the item does not count, and the clock if the item cannot move it.
+func (x *byKey[K, A]) judge(group int, key *K, t int64) (e *state.PaneEntry[K, A], c *watermark.Clock, acc *A, where panes.Place) {
+	now, share := x.w, uint8(0)
+	e = x.state.Key(group, key)
+	switch {
+	case x.shared != nil:
+		if e != nil {
+			share = *x.state.Share(e)
+		} else {
+			share = x.shared.of(group, key)
+		}
+		c = &x.shared.clock(group, share).Clock
+		now = c.At(now)
+	case e != nil:
+		c = x.state.Clock(e)
+		now = c.At(now)
 	}
 	where = x.at.Place(now, x.late)
 	if where == panes.Late {
@@ -89,20 +111,33 @@ func (x *byKey[K, A]) judge(group int, key *K, t int64) (e *state.PaneEntry[K, A
 		} else {
 			x.rt.Count("late_by_key", 1)
 		}
-		return e, nil, where // without a clock: it would not be ahead of W
+		return e, c, nil, where // a clock of its own that the key does not have would not be ahead of W
 	}
-	if e == nil {
+	if e == nil && (x.shared == nil || where != panes.Gap) {
 		e = x.state.AddKey(group, key)
+		if x.shared != nil {
+			*x.state.Share(e) = share
+		} else {
+			c = x.state.Clock(e)
+		}
 	}
 	if where == panes.Gap {
-		return e, nil, where
+		return e, c, nil, where
 	}
 	p, created := x.state.UpsertPane(e, x.at.Pane)
 	if created {
 		x.created(e, now)
 	}
 	x.hold(e, p, x.at.Pane, where, t)
-	return e, &p.Acc, where
+	return e, c, &p.Acc, where
+}
+
+// share returns the number of the clock that a key shares, 0 if each key has its own.
+func (x *byKey[K, A]) share(e *state.PaneEntry[K, A]) uint8 {
+	if x.shared == nil {
+		return 0
+	}
+	return *x.state.Share(e)
 }
 
 // created sets the timer that a new pane needs, at a time of its key.
@@ -110,7 +145,7 @@ func (x *byKey[K, A]) created(e *state.PaneEntry[K, A], now int64) {
 	if x.at.First <= x.w {
 		// Windows of this pane that W has closed must not fire for it. A restart would not know:
 		// nothing needs to have fired at w. Those that only the key's clock has closed end by F.
-		x.cursors.Set(int(e.Group), x.w, nil)
+		x.cursors.Set(int(e.Group), x.share(e), x.w, nil)
 	}
 	first := x.at.First
 	if first <= now {
@@ -123,25 +158,38 @@ func (x *byKey[K, A]) created(e *state.PaneEntry[K, A], now int64) {
 
 // arm sets the timer of a key, if it has none that is as early.
 func (x *byKey[K, A]) arm(e *state.PaneEntry[K, A], t int64) {
-	if c := x.state.Clock(e); t < c.Timer {
+	c := x.state.Clock(e)
+	if t >= c.Timer {
+		return
+	}
+	if x.shared != nil {
+		x.shared.clock(int(e.Group), *x.state.Share(e)).timers.Add(t, 0, e.Key)
+	} else {
 		if c.Timer == watermark.NoTimer {
 			x.clocks[e.Group]++
 		}
-		c.Timer = t
 		x.timers.Add(t, int(e.Group), e.Key)
 	}
+	c.Timer = t
 }
 
-// move moves the clock of a key behind an item, and does what is due then.
-func (x *byKey[K, A]) move(e *state.PaneEntry[K, A], t int64) error {
-	c := x.state.Clock(e)
+// move moves the clock of an item behind it, and does what is due then.
+func (x *byKey[K, A]) move(group int, key *K, e *state.PaneEntry[K, A], c *watermark.Clock, t int64) error {
 	own := c.Own
 	if !c.Move(t, x.delay) {
 		return nil
 	}
 	c.Next = x.bounds.After(c.Own)
-	group, own := int(e.Group), max(own, x.w)
-	if reached := x.bounds.Reached(c.Own); reached > own {
+	own = max(own, x.w)
+	reached := x.bounds.Reached(c.Own)
+	if x.shared != nil {
+		if reached > own {
+			share := x.shared.of(group, key)
+			return x.moved(group, share, own, reached)
+		}
+		return nil
+	}
+	if reached > own {
 		if err := x.flushKey(e, own); err != nil {
 			return err
 		}
@@ -246,12 +294,18 @@ func (x *byKey[K, A]) report() {
 	for _, n := range x.clocks {
 		sum += n
 	}
+	if x.shared != nil {
+		sum = x.shared.ahead(x.w)
+	}
 	x.gauge.Set(float64(sum))
 }
 
 // advance fires the timers that are due by w.
 func (x *byKey[K, A]) advance(w int64, m *exec.Meter) (done bool, err error) {
 	x.fires = false
+	if x.shared != nil {
+		return x.advanceShared(w, m)
+	}
 	for {
 		t, ok := x.timers.Peek()
 		if !ok || t > w {
@@ -291,7 +345,7 @@ func (x *byKey[K, A]) visit(group int, e *state.PaneEntry[K, A], t int64, m *exe
 	case t == f:
 		if x.passed.Get(group, &e.Key) != nil {
 			x.passed.Delete(group, &e.Key)
-			x.cursors.Set(group, t, &e.Key)
+			x.cursors.Set(group, 0, t, &e.Key)
 			did = true
 		}
 	case t > f && x.due(e, t-1) == t:
@@ -302,7 +356,7 @@ func (x *byKey[K, A]) visit(group int, e *state.PaneEntry[K, A], t int64, m *exe
 			} else if did, err = x.close(e, t); err != nil {
 				return did, err
 			}
-			x.cursors.Set(group, t, &e.Key)
+			x.cursors.Set(group, 0, t, &e.Key)
 		} else {
 			did = x.drop(e, t)
 		}
@@ -321,7 +375,14 @@ func (x *byKey[K, A]) visit(group int, e *state.PaneEntry[K, A], t int64, m *exe
 }
 
 // RestoreClocks implements state.Clocked.
-func (x *byKey[K, A]) RestoreClocks(group int) {
+func (x *byKey[K, A]) RestoreClocks(group int, along bool) {
+	if x.shared != nil {
+		x.restoreShared(group)
+		return
+	}
+	if along {
+		return
+	}
 	x.passed.Range(group, func(key *K, f *int64) bool {
 		e := x.state.Key(group, key)
 		if e == nil {
@@ -336,10 +397,18 @@ func (x *byKey[K, A]) RestoreClocks(group int) {
 // Restored implements state.Clocked.
 func (x *byKey[K, A]) Restored(e *state.PaneEntry[K, A]) {
 	group, f := int(e.Group), int64(exec.MinTime)
+	if x.shared != nil {
+		share := x.shared.of(group, &e.Key)
+		*x.state.Share(e) = share
+		fired := max(x.shared.clock(group, share).passed, x.cursors.Fired(group, share, &e.Key))
+		x.arm(e, x.due(e, fired))
+		x.release(e)
+		return
+	}
 	if p := x.passed.Get(group, &e.Key); p != nil {
 		f = *p
 	}
-	fired := max(f, x.cursors.Fired(group, &e.Key))
+	fired := max(f, x.cursors.Fired(group, 0, &e.Key))
 	x.arm(e, x.due(e, fired))
 	if f > exec.MinTime {
 		x.arm(e, f)
@@ -351,6 +420,9 @@ func (x *byKey[K, A]) Restored(e *state.PaneEntry[K, A]) {
 func (x *byKey[K, A]) Dropped(group int) {
 	x.timers.DropGroup(group)
 	x.clocks[group] = 0
+	if x.shared != nil {
+		x.shared.groups[group] = nil
+	}
 }
 
 // Timer implements exec.Timed.
@@ -372,7 +444,7 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 			} else {
 				x.at.Find(at(&kv.Value))
 			}
-			e, acc, where := x.judge(b.Group, &kv.Key, t)
+			e, c, acc, where := x.judge(b.Group, &kv.Key, t)
 			if acc == nil {
 				if err := sendLateItem(lates, where, b, i); err != nil {
 					return err
@@ -392,8 +464,8 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 					}
 				}
 			}
-			if e != nil {
-				if err := x.move(e, t); err != nil {
+			if c != nil {
+				if err := x.move(b.Group, &kv.Key, e, c, t); err != nil {
 					return err
 				}
 			}

@@ -157,7 +157,7 @@ func (w *Windows[K, A]) watermark() int64 {
 // timeOf returns the event time of a key.
 func (w *Windows[K, A]) timeOf(e *state.PaneEntry[K, A]) int64 {
 	if w.keyed != nil {
-		return w.state.Clock(e).At(w.keyed.w)
+		return w.keyed.clock(e).At(w.keyed.w)
 	}
 	return w.clock.Watermark()
 }

@@ -13,34 +13,97 @@ import (
 	"tailrace.dev/tailrace/operators/watermark"
 )
 
-// clocks are the clocks of the keys of a function (package watermark), in place of the watermark W of
-// the task. The function sees a key's time (Call.W), so it is logged as it is, and not only up to a
-// boundary.
+// clocks are the clocks of a function (package watermark), in place of the watermark W of the task. The
+// function sees the time of its key (Call.W), so that is logged as it is, and not only up to a boundary.
 //
-// Behind an item that moves the clock of its key, the key's timers that are due fire, in the order of
-// time. The others fire when W reaches them: the queues of the timers are as without clocks, and do not
-// find a timer again that has fired.
+// Behind an item that moves a clock, the timers of its keys that are due fire, in the order of time. The
+// others fire when W reaches them: the queues of the timers are as without clocks, and do not find a timer
+// again that has fired.
+type clocks[K comparable] interface {
+	exec.StateTable
+	// at returns the event time of a key.
+	at(group int, key *K) int64
+	// begin is called before an item of a key, move behind it, with its time. due then removes and
+	// returns the first timer of the clock's keys that is due: its set (Op.set), key and time; end is called when
+	// there is none left. The key returned is valid until the next call.
+	begin(group int, key *K) (now int64)
+	move(input int, t int64)
+	due() (set int, key *K, t int64, ok bool)
+	end()
+	// timer is told of a timer of a set that has come or gone.
+	timer(set, group int, key *K, t int64, comes bool)
+	// fired is called behind a timer of a key, which fired for W or for the wall clock.
+	fired(group int, key *K, t int64, wall bool)
+	// drop removes the clocks that w has reached; done is false if the meter is over.
+	drop(w int64, m *exec.Meter) (done bool)
+	// number returns how many clocks there are.
+	number() int
+}
+
+// keyClocks are clocks of which each key has one.
 //
 // Invariants:
 //
 //  1. A key that has a timer of event time has a clock.
-//  2. A clock without timers goes when W has reached it: then it says nothing that W does not say.
-type clocks[K comparable] struct {
-	delay  int64
-	inputs int
-	w      int64
-	table  *state.Map[K, keyClock]
+//  2. A clock without timers goes when W has reached all that its inputs have said: then it says nothing
+//     that W does not say.
+type keyClocks[K comparable] struct {
+	*state.Map[K, keyClock]
+	own ownTime
+	w   *int64
 	// gone has, for each clock that is ahead of W, a time at which W may have reached it.
-	gone  *timerqueue.Queue[K]
-	key   K            // a local one would escape, an allocation a timer
-	none  exec.Meter   // of what fires behind items: it belongs to the item's unit
-	gauge *exec.Metric // of the number of clocks; may be nil
+	gone *timerqueue.Queue[K]
+	key  K // a local one would escape, an allocation a timer
+	// Of the current item: its key in the table, and its clock.
+	group   int
+	current *K
+	clock   *keyClock
+}
+
+// ownTime computes the time of clocks from the items of their inputs.
+type ownTime struct {
+	inputs int
+	delay  int64
+}
+
+// owns has, for each input, the greatest time − delay of its items, MinTime before the first.
+type owns [2]int64
+
+var noOwns = owns{exec.MinTime, exec.MinTime}
+
+// least returns the time of a clock: the least of its inputs'.
+func (x *ownTime) least(o *owns) int64 {
+	if x.inputs == 1 {
+		return o[0]
+	}
+	return min(o[0], o[1])
+}
+
+// move moves a clock behind an item of an input.
+func (x *ownTime) move(o *owns, input int, t int64) {
+	if own := t - x.delay; own > o[input] && own <= t { // not if it wraps around
+		o[input] = own
+	}
+}
+
+// append and decode encode a clock.
+func (x *ownTime) append(dst []byte, o *owns) []byte {
+	for _, own := range o[:x.inputs] {
+		dst = serde.AppendInt64(dst, own)
+	}
+	return dst
+}
+
+func (x *ownTime) decode(r *serde.Reader, o *owns) {
+	*o = noOwns
+	for i := range o[:x.inputs] {
+		o[i] = r.Int64()
+	}
 }
 
 // keyClock is the clock of a key. Only own is state; due is derived from the timers' tables.
 type keyClock struct {
-	// own has, for each input, the greatest time − delay of its items, MinTime before the first.
-	own [2]int64
+	own owns
 	// check is the time of the key in gone, NoTimer if there is none.
 	check int64
 	// due are the key's timers, sorted by time and then by set.
@@ -53,91 +116,77 @@ type dueTimer struct {
 	set int
 }
 
-func keyClockSerde(inputs int) serde.Serde[keyClock] {
-	return serde.New("clock of a key",
-		func(dst []byte, c *keyClock) []byte {
-			for _, own := range c.own[:inputs] {
-				dst = serde.AppendInt64(dst, own)
-			}
-			return dst
-		},
+func newKeyClock() keyClock { return keyClock{own: noOwns, check: watermark.NoTimer} }
+
+// newKeyClocks returns no clocks, for a task whose watermark is *w.
+func newKeyClocks[K comparable](name string, groups int, keys serde.Serde[K], own ownTime, w *int64) *keyClocks[K] {
+	x := &keyClocks[K]{own: own, w: w, gone: timerqueue.New(groups, keys)}
+	x.Map = state.NewMap(name, groups, keys, serde.New("clock of a key",
+		func(dst []byte, c *keyClock) []byte { return x.own.append(dst, &c.own) },
 		func(r *serde.Reader, c *keyClock) {
 			*c = newKeyClock()
-			for i := range c.own[:inputs] {
-				c.own[i] = r.Int64()
-			}
-		})
-}
-
-func newKeyClock() keyClock {
-	return keyClock{own: [2]int64{exec.MinTime, exec.MinTime}, check: watermark.NoTimer}
-}
-
-// UseClocks gives each key of a function of this number of inputs a clock; it is called before anything
-// is added to the operator.
-func (p *Op[K, Out]) UseClocks(inputs int, delay int64) {
-	c := p.call
-	x := &clocks[K]{
-		delay: delay, inputs: inputs, w: exec.MinTime,
-		table: state.NewMap(c.Table("clock"), c.RT.Groups(), c.Keys, keyClockSerde(inputs)),
-		gone:  timerqueue.New(c.RT.Groups(), c.Keys),
-	}
-	x.table.KeepInMemory()
-	x.table.OnDrop(x.gone.DropGroup)
-	x.table.OnRestored(func(group int, key *K, k *keyClock) {
-		k.check = x.own(k)
+			x.own.decode(r, &c.own)
+		}))
+	x.KeepInMemory()
+	x.OnDrop(x.gone.DropGroup)
+	x.OnRestored(func(group int, key *K, k *keyClock) {
+		k.check = max(k.own[0], k.own[1])
 		x.gone.Add(k.check, group, *key)
 	})
-	if m, ok := c.RT.(exec.Meters); ok {
-		x.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{c.Name}})
-		m.Meter(x.gauge)
-	}
-	p.clocks, c.byKey = x, true
-	c.tabs = slices.Insert(c.tabs, 0, exec.StateTable(x.table)) // restored before the timers
+	return x
 }
 
-// own returns the time of a key's own clock: the least of its inputs'.
-func (x *clocks[K]) own(k *keyClock) int64 {
-	if x.inputs == 1 {
-		return k.own[0]
+func (x *keyClocks[K]) number() int { return x.Len() }
+
+func (x *keyClocks[K]) at(group int, key *K) int64 {
+	if k := x.Get(group, key); k != nil {
+		return max(x.own.least(&k.own), *x.w)
 	}
-	return min(k.own[0], k.own[1])
+	return *x.w
 }
 
-// at returns the event time of a key.
-func (x *clocks[K]) at(group int, key *K) int64 {
-	if k := x.table.Get(group, key); k != nil {
-		return max(x.own(k), x.w)
-	}
-	return x.w
-}
-
-// clock returns the clock of a key, to change, and the table's own copy of the key.
-func (x *clocks[K]) clock(group int, key *K) (own *K, k *keyClock) {
-	own, k, created := x.table.Entry(group, key)
+// entry returns the clock of a key, to change, and the table's own copy of the key.
+func (x *keyClocks[K]) entry(group int, key *K) (own *K, k *keyClock) {
+	own, k, created := x.Entry(group, key)
 	if created {
 		*k = newKeyClock()
 	}
 	return own, k
 }
 
-// watch makes a clock be looked at when W may have reached it.
-func (x *clocks[K]) watch(group int, key *K, k *keyClock) {
-	if own := x.own(k); own > x.w && own < k.check {
-		k.check = own
-		x.gone.Add(own, group, *key)
+func (x *keyClocks[K]) begin(group int, key *K) (now int64) {
+	x.group = group
+	x.current, x.clock = x.entry(group, key)
+	return max(x.own.least(&x.clock.own), *x.w)
+}
+
+func (x *keyClocks[K]) move(input int, t int64) {
+	k := x.clock
+	x.own.move(&k.own, input, t)
+	if newest := max(k.own[0], k.own[1]); newest > *x.w && newest < k.check { // have it looked at then
+		k.check = newest
+		x.gone.Add(newest, x.group, *x.current)
 	}
 }
 
-// timer is told of a timer of a set that has come or gone.
-func (x *clocks[K]) timer(set, group int, key *K, t int64, comes bool) {
+func (x *keyClocks[K]) due() (set int, key *K, t int64, ok bool) {
+	k := x.clock
+	if len(k.due) == 0 || k.due[0].t > max(x.own.least(&k.own), *x.w) {
+		return 0, nil, 0, false
+	}
+	return k.due[0].set, x.current, k.due[0].t, true
+}
+
+func (x *keyClocks[K]) end() { x.release(x.group, x.current, x.clock, *x.w) }
+
+func (x *keyClocks[K]) timer(set, group int, key *K, t int64, comes bool) {
 	d := dueTimer{t, set}
-	k := x.table.Get(group, key)
+	k := x.Get(group, key)
 	if k == nil {
 		if !comes {
 			return
 		}
-		_, k = x.clock(group, key)
+		_, k = x.entry(group, key)
 	}
 	i, there := slices.BinarySearchFunc(k.due, d, func(a, b dueTimer) int {
 		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(a.set, b.set))
@@ -151,45 +200,44 @@ func (x *clocks[K]) timer(set, group int, key *K, t int64, comes bool) {
 }
 
 // release removes the clock of a key that has no timers, if W has reached it.
-func (x *clocks[K]) release(group int, key *K, k *keyClock, w int64) (did bool) {
-	if len(k.due) > 0 || x.own(k) > w {
+func (x *keyClocks[K]) release(group int, key *K, k *keyClock, w int64) (did bool) {
+	if len(k.due) > 0 || max(k.own[0], k.own[1]) > w {
 		return false
 	}
-	x.table.Delete(group, key)
+	x.Delete(group, key)
 	return true
 }
 
-// fired is called behind a timer of a key, which fired for W or for the wall clock.
-func (x *clocks[K]) fired(group int, key *K, t int64, wall bool) {
-	w := x.w
+func (x *keyClocks[K]) fired(group int, key *K, t int64, wall bool) {
+	w := *x.w
 	if !wall {
 		w = max(w, t)
 	}
-	if k := x.table.Get(group, key); k != nil {
+	if k := x.Get(group, key); k != nil {
 		x.release(group, key, k, w)
 	}
 }
 
-// drop removes the clocks that w has reached.
-func (x *clocks[K]) drop(w int64, m *exec.Meter) (done bool) {
+func (x *keyClocks[K]) drop(w int64, m *exec.Meter) (done bool) {
 	for {
 		t, group, key, ok := x.gone.Pop(w)
 		if !ok {
 			if at, more := x.gone.Peek(); more && at <= w {
 				continue // those that were due have moved to another task
 			}
-			break
+			return true
 		}
 		x.key = key
-		k := x.table.Get(group, &x.key)
+		k := x.Get(group, &x.key)
 		if k == nil || k.check != t {
 			continue
 		}
-		if k.check = watermark.NoTimer; x.own(k) > t {
-			k.check = x.own(k)
-			x.gone.Add(k.check, group, x.key)
+		if newest := max(k.own[0], k.own[1]); newest > t {
+			k.check = newest
+			x.gone.Add(newest, group, x.key)
 			continue
 		}
+		k.check = watermark.NoTimer
 		if x.release(group, &x.key, k, t) {
 			m.Units++
 			if m.Over() {
@@ -197,10 +245,25 @@ func (x *clocks[K]) drop(w int64, m *exec.Meter) (done bool) {
 			}
 		}
 	}
-	if x.gauge != nil {
-		x.gauge.Set(float64(x.table.Len()))
+}
+
+// UseClocks gives each key of a function of this number of inputs a clock, or, if n > 0, each key group n
+// clocks; it is called before anything is added to the operator.
+func (p *Op[K, Out]) UseClocks(inputs int, delay int64, n int) {
+	c := p.call
+	own := ownTime{inputs, delay}
+	if n > 0 {
+		p.clocks = newSharedClocks(c.Table("clock"), c.RT.Groups(), n, c.Keys, own, &p.w, func(set int) *state.Timers[K] { return p.set(set).timers })
+	} else {
+		p.clocks = newKeyClocks(c.Table("clock"), c.RT.Groups(), c.Keys, own, &p.w)
 	}
-	return true
+	p.w = exec.MinTime
+	if m, ok := c.RT.(exec.Meters); ok {
+		p.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{c.Name}})
+		m.Meter(p.gauge)
+	}
+	c.byKey = true
+	c.tabs = slices.Insert(c.tabs, 0, exec.StateTable(p.clocks)) // restored before the timers
 }
 
 // keyed returns f for the items of an input, for a function whose keys have clocks. It is called with
@@ -211,8 +274,7 @@ func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) er
 		c.Group = b.Group
 		for i := range b.Items {
 			c.Key, c.Time = b.Items[i].Key, b.Times[i]
-			key, k := x.clock(c.Group, &c.Key)
-			c.W, c.Floor = max(x.own(k), x.w), x.w
+			c.W, c.Floor = x.begin(c.Group, &c.Key), p.w
 			t := c.Time // timers change it
 			if err := f(&b.Items[i].Value); err != nil {
 				return err
@@ -220,34 +282,32 @@ func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) er
 			if c.Failed != nil {
 				return c.Failed
 			}
-			if own := t - x.delay; own > k.own[input] && own <= t { // not if it wraps around
-				k.own[input] = own
-			}
-			x.watch(c.Group, key, k)
-			if err := p.fireKey(k); err != nil {
+			x.move(input, t)
+			if err := p.fireDue(); err != nil {
 				return err
 			}
-			x.release(c.Group, key, k, x.w)
+			x.end()
 		}
 		return c.Flush()
 	}
 }
 
-// fireKey fires the timers of the current key that are due by its time.
-func (p *Op[K, Out]) fireKey(k *keyClock) error {
-	c, x := p.call, p.clocks
-	now := max(x.own(k), x.w)
-	for len(k.due) > 0 && k.due[0].t <= now {
-		d := k.due[0]
-		set := p.set(d.set)
-		set.timers.Delete(c.Group, &c.Key, d.t) // and k.due with it
-		c.Time, c.Floor = d.t, x.w
-		set.fire(d.t, &x.none)
+// fireDue fires the timers that are due by the clock of the current item.
+func (p *Op[K, Out]) fireDue() error {
+	c := p.call
+	for {
+		i, key, t, ok := p.clocks.due()
+		if !ok {
+			return nil
+		}
+		set := p.set(i)
+		c.Key, c.Time, c.Floor = *key, t, p.w
+		set.timers.Delete(c.Group, &c.Key, t) // which tells the clocks
+		set.fire(t, &p.none)
 		if c.Failed != nil {
 			return c.Failed
 		}
 	}
-	return nil
 }
 
 // set returns a set of timers by its index.

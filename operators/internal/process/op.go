@@ -23,7 +23,10 @@ type Op[K comparable, Out any] struct {
 	// sets are the timers besides the function's own. Of two that are due at the same
 	// time those of the first set fire first, and those of the function last.
 	sets   []timerSet[K]
-	clocks *clocks[K] // of keys; nil: all have the watermark
+	clocks clocks[K]    // nil: all keys have the watermark
+	w      int64        // the watermark, if keys have clocks
+	none   exec.Meter   // of what fires behind items: it belongs to the item's unit
+	gauge  *exec.Metric // of the number of clocks; may be nil
 	// firing describes what the current call of advance or tick, or the last one, has fired last: a
 	// timer of call's key and time, or item, which has waited; "" if it has fired nothing.
 	firing string
@@ -122,7 +125,9 @@ func (p *Op[K, Out]) Advance(w int64, m *exec.Meter) (bool, error) {
 		return false, err
 	}
 	if done && p.clocks != nil {
-		done = p.clocks.drop(w, m)
+		if done = p.clocks.drop(w, m); done && p.gauge != nil {
+			p.gauge.Set(float64(p.clocks.number()))
+		}
 	}
 	if done {
 		p.setWatermark(w)
@@ -133,14 +138,14 @@ func (p *Op[K, Out]) Advance(w int64, m *exec.Meter) (bool, error) {
 // watermark returns the event time that all inputs have reached.
 func (p *Op[K, Out]) watermark() int64 {
 	if p.clocks != nil {
-		return p.clocks.w
+		return p.w
 	}
 	return p.call.W
 }
 
 func (p *Op[K, Out]) setWatermark(w int64) {
 	if p.clocks != nil {
-		p.clocks.w = max(p.clocks.w, w)
+		p.w = max(p.w, w)
 		return
 	}
 	p.call.W = max(p.call.W, w)
