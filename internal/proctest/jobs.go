@@ -38,7 +38,7 @@ func (c *Cluster) StartJobs(managers int) {
 		name := fmt.Sprint("manager", i)
 		c.spawn(name, c.bin.Tailrace, "manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
 			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd,
-			"--checkpoints", c.Redis.URL(), "--trim-interval", cmp.Or(c.TrimInterval, "200ms"), "--retention", "10m")
+			"--checkpoints", c.Checkpoints(), "--trim-interval", cmp.Or(c.TrimInterval, "200ms"), "--retention", "10m")
 	}
 	var err error
 	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})
@@ -50,6 +50,10 @@ func (c *Cluster) StartJobs(managers int) {
 	})
 }
 
+// Checkpoints returns the URL of the store of the workers' snapshots. Redis writes before it acknowledges,
+// so that the death of its process loses nothing. The default loss window is for power failures.
+func (c *Cluster) Checkpoints() string { return c.Redis.URL() + "?settles=200ms" }
+
 // Worker starts a worker with a name; args are nexmark worker's. It does not wait.
 func (c *Cluster) Worker(name string, args ...string) { c.WorkerOf(c.bin, name, args...) }
 
@@ -57,7 +61,7 @@ func (c *Cluster) Worker(name string, args ...string) { c.WorkerOf(c.bin, name, 
 func (c *Cluster) WorkerOf(bin *Binaries, name string, args ...string) {
 	all := []string{"worker", "--name", name, "--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s"}
 	if c.Redis != nil {
-		all = append(all, "--checkpoints", c.Redis.URL())
+		all = append(all, "--checkpoints", c.Checkpoints())
 	}
 	c.spawn(name, bin.Nexmark, append(all, args...)...)
 }

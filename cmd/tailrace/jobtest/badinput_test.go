@@ -90,7 +90,7 @@ var _ = Describe("what is wrong is said", func() {
 			w := world.New()
 			w.Worker("full", "--tasks", "4")
 			w.Workers(1)
-			j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000})
+			j := w.Submit(world.Job{Name: "job", Query: 3, Events: 70_000 * times, Rate: 10_000})
 			w.Grown(j, 200)
 			// rescale runs the command, which must end with this code.
 			rescale := func(code int, args ...string) string {
@@ -236,7 +236,7 @@ var _ = Describe("a job", func() {
 			w.Worker("a")
 			w.Worker("b")
 			w.Workers(2)
-			j := w.Submit(world.Job{Name: "stop", Query: 1, Events: times * 200_000, Rate: 50_000, Protocol: "marker"})
+			j := w.Submit(world.Job{Name: "stop", Query: 1, Events: times * 80_000, Rate: 20_000, Protocol: "marker"})
 			for range 2 {
 				w.Grown(j, 2000)
 				w.StopJob(j)
@@ -279,7 +279,7 @@ var _ = Describe("a job", func() {
 		w.Worker("w0")
 		w.Worker("w1")
 		w.Workers(2)
-		j := w.Submit(world.Job{Name: "a", Query: 3, Events: 600_000, Rate: 10_000, More: "--source log"})
+		j := w.Submit(world.Job{Name: "a", Query: 3, Events: 200_000, Rate: 5_000, More: "--source log"})
 		w.Grown(j, 500)
 		By("a savepoint")
 		said := w.Tailrace("job", "savepoint", "a", "one")
@@ -300,13 +300,13 @@ var _ = Describe("a job", func() {
 		w.Kill(v.Manager.Name)
 		Expect(<-done).To(ContainSubstring("savepoint two"))
 		savepoints := func(args ...string) string {
-			out, err := proctest.Command(GinkgoT(), world.Binaries.Tailrace, append(append([]string{"savepoint"}, args...), "--checkpoints", w.Redis.URL())...).CombinedOutput()
+			out, err := proctest.Command(GinkgoT(), world.Binaries.Tailrace, append(append([]string{"savepoint"}, args...), "--checkpoints", w.Checkpoints())...).CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s", out)
 			return string(out)
 		}
 		Expect(savepoints("list")).To(And(ContainSubstring("one"), ContainSubstring("two")))
 		By("another job resumes behind what the first had written, with other tasks")
-		b := world.Job{Name: "b", Query: 3, Events: 600_000, More: "--source log --parallelism 3 --from two", Output: filepath.Join(w.Dir, "b", "a.jsonl")}
+		b := world.Job{Name: "b", Query: 3, Events: 200_000, More: "--source log --parallelism 3 --from two", Output: filepath.Join(w.Dir, "b", "a.jsonl")}
 		written, err := os.ReadFile(j.Output)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Mkdir(filepath.Dir(b.Output), 0o755)).To(Succeed())
@@ -373,7 +373,7 @@ var _ = Describe("a job", func() {
 			w := world.New()
 			w.Worker("a")
 			w.Workers(1)
-			j := w.Submit(world.Job{Name: "move", Query: 5, Events: times * 300_000, Rate: 40_000})
+			j := w.Submit(world.Job{Name: "move", Query: 5, Events: times * 100_000, Rate: 20_000})
 			w.Runs(j, "counts", 0)
 			w.Worker("b")
 			w.Said("move", "moved from worker a to b", time.Time{})

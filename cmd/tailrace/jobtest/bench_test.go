@@ -32,7 +32,7 @@ var _ = Describe("nexmark bench --submit", func() {
 	}
 	bench := func(w *world.World, more ...string) (*exec.Cmd, *bytes.Buffer) {
 		return start(w, append([]string{
-			"bench", "--submit", "--query", "5", "--rate", "5000", "--emit", "eager", "--parallelism", "2", "--commit-interval", "20ms", "--warmup", "500ms", "--json", "-", "--quiet",
+			"bench", "--submit", "--query", "5", "--rate", "5000", "--emit", "eager", "--parallelism", "2", "--commit-interval", "100ms", "--warmup", "500ms", "--json", "-", "--quiet",
 		}, more...)...)
 	}
 	jobsLeft := func(w *world.World) map[string]meta.Job {
@@ -47,7 +47,7 @@ var _ = Describe("nexmark bench --submit", func() {
 		w.Worker("b")
 		w.Workers(2)
 		for _, protocol := range []string{"fused", "marker", "aligned"} {
-			cmd, stderr := bench(w, "--duration", "2s", "--protocol", protocol)
+			cmd, stderr := bench(w, "--duration", "1s", "--protocol", protocol)
 			Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 			var r driver.Report
 			Expect(json.Unmarshal(cmd.Stdout.(*bytes.Buffer).Bytes(), &r)).To(Succeed())
@@ -58,9 +58,12 @@ var _ = Describe("nexmark bench --submit", func() {
 			Expect(jobsLeft(w)).To(BeEmpty())
 		}
 
-		for worker, protocol := range map[string]string{"c": "fused", "d": "aligned"} {
+		for i, protocol := range []string{"fused", "aligned"} {
+			if !proctest.Drawn("nexmark bench --submit: a worker killed under "+protocol, i, 2) {
+				continue
+			}
 			By("killing a worker under " + protocol)
-			w.Worker(worker)
+			w.Worker("replaces-" + protocol)
 			w.Workers(3)
 			failing, said := bench(w, "--duration", "4s", "--fail-at", "1s", "--fail-stage", "counts", "--snapshot-interval", "200ms", "--protocol", protocol)
 			Expect(failing.Wait()).To(Succeed(), "%s", said)
@@ -93,15 +96,15 @@ var _ = Describe("nexmark bench --submit", func() {
 
 		By("a sweep on the cluster")
 		spec := filepath.Join(w.Dir, "spec.yaml")
-		text := "check: {events: 1000}\nseries:\n  - {kind: latency-over-rate, queries: 4, protocols: [fused, aligned], rates: 2000, parallelism: 2, warmup: 500ms, duration: 1s}\n" +
+		text := "check: {events: 1000}\nseries:\n  - {kind: latency-over-rate, queries: 4, protocols: [aligned], rates: 2000, parallelism: 2, warmup: 500ms, duration: 1s}\n" +
 			"  - {kind: log-latency, rates: 50, warmup: 100ms, duration: 500ms}\n"
 		Expect(os.WriteFile(spec, []byte(text), 0o600)).To(Succeed())
 		out := filepath.Join(w.Dir, "sweep")
-		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", world.Binaries.Tailrace, "--checkpoints", w.Redis.URL())
+		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", world.Binaries.Tailrace, "--checkpoints", w.Checkpoints())
 		Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(rows).To(HaveLen(5))
+		Expect(rows).To(HaveLen(3))
 		for _, r := range rows {
 			Expect(r.Failed).To(BeEmpty())
 			Expect(r.Target).To(ContainSubstring("cluster at"))

@@ -147,7 +147,7 @@ var _ = Describe("a job whose program changes", func() {
 			Expect(os.Setenv(programVersion, fmt.Sprint(version))).To(Succeed())
 			w.WorkerOf(&proctest.Binaries{Nexmark: self}, name)
 		}
-		u := &upgraded{Items: 6000, Rows: filepath.Join(w.Dir, "rows")}
+		u := &upgraded{Items: 3000, Rows: filepath.Join(w.Dir, "rows")}
 		until := func(rows int) {
 			Eventually(func() int { return len(u.rows()) }, world.Patience, 5*time.Millisecond).Should(BeNumerically(">=", rows))
 		}
