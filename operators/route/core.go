@@ -5,15 +5,19 @@ import (
 	"slices"
 )
 
-// When says when a Core looks for a better plan; one of the three is above 0.
+// When says when a Core looks for a better plan; at most one of the first three is above 0, and without
+// one it never does.
 type When struct {
-	Every int64   // ms: periodically
-	Items int64   // whenever the stage has processed so many
-	Below float64 // when the degree is lower
+	Every int64   `json:"every_ms,omitempty"` // periodically
+	Items int64   `json:"items,omitempty"`    // whenever the stage has processed so many
+	Below float64 `json:"below,omitempty"`    // when the degree is lower
 	// Quiet is the time in ms after a step in which there is no other; 0: as long as Every, at most
 	// 10 s.
-	Quiet int64
+	Quiet int64 `json:"quiet_ms,omitempty"`
 }
+
+// off reports whether there is never a step.
+func (w *When) off() bool { return w.Every == 0 && w.Items == 0 && w.Below == 0 }
 
 // Sample is what the tasks of a stage have measured since the previous sample.
 type Sample struct {
@@ -41,8 +45,10 @@ type Decision struct {
 	// Degree and Extra are measured over the newest 5 s; Planned is what the degree is to become, by
 	// the planner's load.
 	Degree, Extra, Planned float64
-	// ByTask is the number of items of each task in the newest 5 s.
-	ByTask []int64
+	// ByTask is the number of items of each task in the newest 5 s. Measured says that there are enough
+	// of them for a degree that says something.
+	ByTask   []int64
+	Measured bool
 }
 
 // The numbers of the rules, times in ms.
@@ -97,7 +103,7 @@ func (c *Core) Next(s *Sample) Decision {
 	for _, n := range by {
 		all += n
 	}
-	if all < enoughLoad || d.Degree >= c.when.Below {
+	if d.Measured = all >= enoughLoad; !d.Measured || d.Degree >= c.when.Below {
 		c.low = 0
 	} else {
 		c.low++
@@ -153,6 +159,8 @@ func (c *Core) take(s *Sample) {
 // items in the window.
 func (c *Core) waits(s *Sample, all int64) string {
 	switch {
+	case c.when.off():
+		return "balancing is off"
 	case s.Busy:
 		return "key groups are moving, or a savepoint is made"
 	case s.Tasks < 2:

@@ -14,7 +14,7 @@ import (
 
 // world carries out the commands of testdata:
 //
-//	stage 4 tasks 64 groups below 0.9   begin, with the owners of a new job; or every 20000 (ms), items 100000
+//	stage 4 tasks 64 groups below 0.9   begin, with the owners of a new job; or every 20000 (ms), items 100000, off
 //	dispatch least-count                of another planner
 //	zipf 1.1 turn 2                     group weights: a random order for each turn
 //	even                                all groups have the same weight
@@ -61,6 +61,8 @@ func (w *world) do(f []string) {
 			w.when = When{Every: int64(w.s.Int(f[6]))}
 		case "items":
 			w.when = When{Items: int64(w.s.Int(f[6]))}
+		case "off":
+			w.when = When{}
 		default:
 			w.s.Unknown()
 		}
