@@ -106,7 +106,7 @@ func (d *drive) saw(now *rescale.Decision) {
 		o := rescale.Outcome{Request: m.request, Result: m.result}
 		switch {
 		case slices.Contains(d.c.ended, m.stage):
-			o.Error = errStageEnded.Error()
+			o.Error = rescale.ErrStageEnded.Error()
 		case !now.Settled || !d.c.core.Reached(m.stage):
 			return false
 		}

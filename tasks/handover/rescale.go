@@ -22,9 +22,6 @@ import (
 // lookEvery is how often the process that appends plans looks whether newcomers run.
 const lookEvery = 2 * time.Millisecond
 
-// errStageEnded: a goal was given up.
-var errStageEnded = errors.New("the stage has ended: it cannot be rescaled")
-
 // Rescale implements runtime.Handover.
 func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Request) (*rescale.Result, error) {
 	began := h.cfg.Clock()
@@ -53,7 +50,7 @@ func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Reque
 		err = j.Restart()
 	}
 	if err == nil && slices.Contains(c.ended, s) {
-		err = errStageEnded
+		err = rescale.ErrStageEnded
 	}
 	done.SettledMS = float64(h.cfg.Clock().Sub(began)) / float64(time.Millisecond)
 	return done, err
@@ -94,6 +91,9 @@ func (c *controller) ask(s int, r *rescale.Request) (*rescale.Result, error) {
 	if r.Cancel {
 		c.core.Cancel(s)
 		return done, nil
+	}
+	if r.Have != nil && (r.Tasks != have.Tasks || c.core.Goal(s) != nil || !slices.Equal(r.Have, have.Owners)) {
+		return nil, rescale.ErrChanged
 	}
 	mode, err := rescale.ModeOf(r.Mode)
 	if err != nil {

@@ -1,6 +1,16 @@
 package rescale
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrChanged refuses a request whose Have is not what the stage has.
+	ErrChanged = errors.New("the owners of its key groups have changed meanwhile")
+	// ErrStageEnded gives a goal up: the tasks of the stage end with the owners that they have.
+	ErrStageEnded = errors.New("the stage has ended: it cannot be rescaled")
+)
 
 // Request asks to move key groups of a stage.
 type Request struct {
@@ -11,6 +21,9 @@ type Request struct {
 	// of each key group.
 	Strategy string
 	Owners   []int
+	// Have, if not nil, are the owners that the request was made for: if the newest plan has others, or
+	// another number of tasks, or there is a goal that is not reached, it is refused with ErrChanged.
+	Have []int
 	// Batch is how many key groups a task gives, or receives, in one step, if the mode leaves that to
 	// the request; 0: any number.
 	Batch int
