@@ -6,6 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/autoscale"
+	"tailrace.dev/tailrace/tasks/balance"
 	"tailrace.dev/tailrace/tasks/embedded"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -34,6 +35,13 @@ type (
 type (
 	Autoscale  = autoscale.Request
 	Autoscaled = autoscale.State
+)
+
+// Balance is a request to distribute the key groups of a stage over its tasks, as the load demands
+// (Job.Balance), Balanced what has been measured and done (Job.Balanced).
+type (
+	Balance  = balance.Request
+	Balanced = balance.State
 )
 
 // Status is a reading of one task's progress.

@@ -233,6 +233,10 @@ var table = []row{
 		why: "it measures and asks; what runs the job's tasks rescales it (autoscale.Job)",
 	},
 	{
+		path: "tasks/balance", may: []string{"operators/route", "tasks/layout", "tasks/rescale", "tasks/runtime", "tasks/status"},
+		why: "it measures and asks; what runs the job's tasks moves key groups (balance.Job)",
+	},
+	{
 		path: "tasks/commit/direct", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/runtime"},
 		why: "it is what other committers build on, so it knows none of them",
 	},
@@ -257,7 +261,7 @@ var table = []row{
 		why: "it can be deleted whole: only package tasks imports it",
 	},
 	{
-		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
+		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
 		why: "it runs the tasks of a job in one process, through what package runtime exports",
 	},
 	{

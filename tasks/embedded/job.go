@@ -36,8 +36,10 @@ type Job struct {
 	alive int
 	idle  chan struct{} // closed then
 
-	beside  sync.WaitGroup // standbys, scalers
+	beside  sync.WaitGroup // standbys, scalers, balancers
 	scalers map[string]*scaler
+	// balancers are those of stages, by name.
+	balancers map[string]*balancer
 }
 
 // errRetired: the task was started for a plan that was not made.
@@ -50,7 +52,7 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	executor := runtime.NewExecutor(cfg)
 	executor.Measure()
 	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*runtime.Handle]bool{}, alive: 1, idle: make(chan struct{}), plans: make(chan struct{}, 1)}
-	j.tasks, j.scalers = make([][]*runtime.Handle, len(cfg.Layout.Stages)), map[string]*scaler{}
+	j.tasks, j.scalers, j.balancers = make([][]*runtime.Handle, len(cfg.Layout.Stages)), map[string]*scaler{}, map[string]*balancer{}
 	auto, err := autoscale.Load(ctx, cfg.Log, cfg.Layout.Job)
 	if err != nil {
 		cancel()

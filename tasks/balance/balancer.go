@@ -1,0 +1,233 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/operators/route"
+	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/status"
+)
+
+// every is the time between two samples, if the steps are not closer.
+const every = time.Second
+
+// Job is what a Balancer needs of the job. Its methods are safe for concurrent use.
+type Job interface {
+	Status() []status.Snapshot
+	// Layout is the job's layout as of the newest plan.
+	Layout() *layout.Layout
+	// Busy reports whether key groups are moving, or a savepoint is made.
+	Busy() bool
+	Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error)
+}
+
+// State is what a Balancer has measured and done.
+type State struct {
+	Request
+	Tasks     int `json:"tasks"`
+	KeyGroups int `json:"key_groups"`
+	// Degree and Extra are those of the newest 5 s, Mean the mean of Degree since the Balancer began,
+	// over its samples that have enough items.
+	Degree float64 `json:"degree"`
+	Extra  float64 `json:"extra"`
+	Mean   float64 `json:"degree_mean"`
+	// ByTask is the number of items of each task since the Balancer began.
+	ByTask []int64 `json:"by_task"`
+	// Why says why there was no step at the newest sample; empty: there was one.
+	Why string `json:"why"`
+	// Switches is the number of steps, MovedGroups and SettledMS are of all of them together, SlowestMS
+	// is of the slowest one. Void are those that came too late, because the owners had changed.
+	Switches    int     `json:"switches"`
+	MovedGroups int     `json:"moved_groups"`
+	SettledMS   float64 `json:"settled_ms"`
+	SlowestMS   float64 `json:"settled_max_ms"`
+	Void        int     `json:"void"`
+	// Error is the newest error of a step; else it is empty.
+	Error string `json:"error,omitempty"`
+	// Newest is the newest step; nil: there was none.
+	Newest *Step `json:"newest,omitempty"`
+
+	degrees float64 // the sum of the samples' degrees
+	samples int
+}
+
+// Since returns what has been measured and done since an earlier State of the same Balancer.
+func (s State) Since(from *State) State {
+	s.ByTask = slices.Clone(s.ByTask)
+	for i := range min(len(s.ByTask), len(from.ByTask)) {
+		s.ByTask[i] -= from.ByTask[i]
+	}
+	s.degrees -= from.degrees
+	s.samples -= from.samples
+	s.Mean = s.degrees / float64(max(s.samples, 1))
+	s.Switches -= from.Switches
+	s.MovedGroups -= from.MovedGroups
+	s.SettledMS -= from.SettledMS
+	s.Void -= from.Void
+	return s
+}
+
+// Step is a step that has been made.
+type Step struct {
+	rescale.Result
+	// Degree is what it was, Planned what it should have become.
+	Degree  float64 `json:"degree"`
+	Planned float64 `json:"planned"`
+}
+
+// Balancer balances one stage of a job.
+type Balancer struct {
+	job     Job
+	logger  *slog.Logger
+	request Request
+	plan    route.Planner
+	index   int // of the stage
+	began   time.Time
+	meter   meter
+
+	mu    sync.Mutex
+	state State
+}
+
+// New returns a balancer of the stage with an index. Check must have accepted the request.
+func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) {
+	plan, err := route.ByName(r.Dispatch)
+	if err != nil {
+		return nil, err
+	}
+	return &Balancer{job: job, logger: logger, request: r, plan: plan, index: index, began: time.Now(), state: State{Request: r, Why: "there is no sample yet"}}, nil
+}
+
+// State returns what the balancer has done. Safe for concurrent use.
+func (b *Balancer) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.state
+	st := &b.job.Layout().Stages[b.index]
+	c.Tasks, c.KeyGroups, c.ByTask = st.Tasks, st.Groups, slices.Clone(c.ByTask)
+	return c
+}
+
+// Run balances the stage until ctx ends.
+func (b *Balancer) Run(ctx context.Context) {
+	core := route.NewCore(b.request.When, b.plan)
+	each := every
+	if e := time.Duration(b.request.When.Every) * time.Millisecond; e > 0 {
+		each = min(each, e)
+	}
+	tick := time.NewTicker(each)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		busy := b.job.Busy()
+		st := b.job.Layout().Stages[b.index]
+		s := route.Sample{
+			At: time.Since(b.began).Milliseconds(), Owners: slices.Clone(st.Owner), Tasks: st.Tasks, Busy: busy,
+			Items: make([]int64, st.Groups),
+		}
+		if len(b.request.Shares) == st.Tasks {
+			s.Shares = b.request.Shares
+		}
+		by := b.meter.sample(b.request.Stage, b.job.Status(), &s)
+		d := core.Next(&s)
+		b.decided(&d, by)
+		if d.Owners != nil {
+			b.step(ctx, &s, &d)
+		}
+	}
+}
+
+// decided notes a decision, and the items that each task has processed since the previous one.
+func (b *Balancer) decided(d *route.Decision, by []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := &b.state
+	st.Why, st.Degree, st.Extra = d.Why, d.Degree, d.Extra
+	if d.Measured {
+		st.degrees += d.Degree
+		st.samples++
+		st.Mean = st.degrees / float64(st.samples)
+	}
+	for len(st.ByTask) < len(by) {
+		st.ByTask = append(st.ByTask, 0)
+	}
+	for i, n := range by {
+		st.ByTask[i] += n
+	}
+}
+
+// step carries out a decision.
+func (b *Balancer) step(ctx context.Context, s *route.Sample, d *route.Decision) {
+	// A step that was started is not given up when another balancer takes over: the stage would keep a goal
+	// that is not reached, under which there is no step. It ends with the job.
+	r, err := b.job.Rescale(context.WithoutCancel(ctx), rescale.Request{Stage: b.request.Stage, Tasks: s.Tasks, Owners: d.Owners, Have: s.Owners, ID: "balance"})
+	if errors.Is(err, runtime.ErrEnded) || errors.Is(err, rescale.ErrStageEnded) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := &b.state
+	switch {
+	case errors.Is(err, rescale.ErrChanged):
+		st.Void++
+		st.Why = "the owners have changed meanwhile, or a rescale has not reached its goal"
+	case err != nil:
+		st.Error = err.Error()
+		b.logger.Warn("key groups were not balanced", "stage", b.request.Stage, "error", err)
+	default:
+		st.Switches++
+		st.MovedGroups += r.GroupsMoved
+		st.SettledMS += r.SettledMS
+		st.SlowestMS = max(st.SlowestMS, r.SettledMS)
+		st.Newest = &Step{*r, d.Degree, d.Planned}
+		b.logger.Debug("balanced", "stage", b.request.Stage, "moved", r.GroupsMoved, "degree", d.Degree, "planned", d.Planned)
+	}
+}
+
+// meter reads what tasks have processed since it read last.
+type meter struct {
+	read map[int]reading // by task
+}
+
+type reading struct {
+	instance uint64
+	load     []uint64
+}
+
+// sample sets the items of each group, and returns those of each task. An instance that has started
+// since the last reading has processed what it shows. The first sample has no items.
+func (m *meter) sample(stage string, all []status.Snapshot, s *route.Sample) (by []int64) {
+	by = make([]int64, s.Tasks)
+	before, first := m.read, m.read == nil
+	m.read = make(map[int]reading, s.Tasks)
+	for i := range all {
+		t := &all[i]
+		if t.Stage != stage || t.Task >= s.Tasks {
+			continue
+		}
+		m.read[t.Task] = reading{t.Instance, t.Load}
+		was := before[t.Task]
+		for g := range min(len(t.Load), len(s.Items)) {
+			n := int64(t.Load[g])
+			if first {
+				n = 0
+			} else if was.instance == t.Instance && g < len(was.load) {
+				n -= int64(was.load[g])
+			}
+			s.Items[g] += n
+			by[t.Task] += n
+		}
+	}
+	return by
+}
