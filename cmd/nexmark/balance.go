@@ -73,18 +73,12 @@ A key that is more than a task cannot be balanced.`,
 
 // cases returns the product of what the flags list.
 func (b *balanceFlags) cases() (all []balance.Case, err error) {
-	var shares []float64
-	if b.taskWeights != "" {
-		for _, v := range strings.Split(b.taskWeights, ",") {
-			x, err := strconv.ParseFloat(v, 64)
-			if err != nil || !(x > 0) {
-				return nil, usagef("--task-weights %q: use numbers above 0, as 3,1,1", b.taskWeights)
-			}
-			shares = append(shares, x)
-		}
-		if len(shares) != b.tasks {
-			return nil, usagef("--task-weights: %d weights for %d tasks", len(shares), b.tasks)
-		}
+	shares, err := parseShares(b.taskWeights)
+	if err != nil {
+		return nil, err
+	}
+	if shares != nil && len(shares) != b.tasks {
+		return nil, usagef("--task-weights: %d weights for %d tasks", len(shares), b.tasks)
 	}
 	for _, v := range strings.Split(b.keys, ",") {
 		n, err := strconv.ParseFloat(v, 64)

@@ -124,6 +124,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	f.BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run the query, and read its rows here")
 	e.timelineFlag(f)
 	e.rescaleFlag(f)
+	e.balanceFlag(f)
 	prof.flags(f)
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
@@ -144,7 +145,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 	defer func() { err = errors.Join(err, closeLog()) }()
 	s.Checkpoints, s.State = e.Checkpoints, e.State
 	line, show := e.status()
-	s.OnRescale, s.OnAutoscale = e.sayRescale(line), e.sayAutoscale(line)
+	s.OnRescale, s.OnAutoscale, s.OnBalance = e.sayRescale(line), e.sayAutoscale(line), e.sayBalance(line)
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()
 	if err != nil {

@@ -41,6 +41,8 @@ type engine struct {
 	interval time.Duration
 	memory   size
 
+	balance, dispatch, taskWeights string
+
 	rescaleMode  string
 	repartition  string
 	rescaleLate  bool

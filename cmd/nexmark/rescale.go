@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
-// errSubmittedRescale refuses --rescale and --auto for a job of workers.
+// errSubmittedRescale refuses --rescale, --auto and --balance for a job of workers.
 func (e *engine) errSubmittedRescale() error {
 	return usagef("%s: the job must run in this process, and workers run it with --submit; leave out one of the two", e.rescaleFlags())
 }
@@ -47,15 +47,18 @@ func modeHelp() string {
 	return strings.Join(lines, "\n")
 }
 
-// rescales reports whether stages are to be rescaled.
-func (e *engine) rescales() bool { return len(e.Rescales)+len(e.Autoscales) > 0 }
+// rescales reports whether key groups are to move while the job runs.
+func (e *engine) rescales() bool { return len(e.Rescales)+len(e.Autoscales) > 0 || e.balance != "" }
 
 // rescaleFlags returns the flag that asks for it.
 func (e *engine) rescaleFlags() string {
-	if len(e.Rescales) > 0 {
+	switch {
+	case len(e.Rescales) > 0:
 		return "--rescale"
+	case len(e.Autoscales) > 0:
+		return "--auto"
 	}
-	return "--auto"
+	return "--balance"
 }
 
 // checkRescales refuses what --rescale and --auto ask for if it is impossible. The other flags must have been
@@ -83,7 +86,7 @@ func (e *engine) checkRescales() error {
 	if err := e.CheckAutoscales(); err != nil {
 		return usagef("--auto: %w", err)
 	}
-	return nil
+	return e.checkBalance()
 }
 
 // sayRescale returns what shows the outcome of each rescale.

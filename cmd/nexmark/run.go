@@ -75,6 +75,7 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 	e.inputFlags(cmd, &bad, &rate)
 	e.timelineFlag(cmd.Flags())
 	e.rescaleFlag(cmd.Flags())
+	e.balanceFlag(cmd.Flags())
 	cmd.Flags().StringVar(&e.Savepoint, "savepoint", "", "when interrupted (Ctrl-C, SIGTERM), finish what is on its way and keep a savepoint of this name, to begin from with --from")
 	cmd.Flags().BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run it, and wait for its end here")
 	return cmd
@@ -141,7 +142,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	line, show := e.status()
-	e.Settings.OnRescale, e.Settings.OnAutoscale = e.sayRescale(line), e.sayAutoscale(line)
+	e.Settings.OnRescale, e.Settings.OnAutoscale, e.Settings.OnBalance = e.sayRescale(line), e.sayAutoscale(line), e.sayBalance(line)
 	sum, err := driver.Run(ctx, log, e.Settings, show)
 	line.clear()
 	if err != nil {

@@ -75,12 +75,14 @@ type Report struct {
 	Rescaled []Rescaled `json:"rescale,omitempty"`
 	// Autoscaled says how stages were autoscaled.
 	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
-	Version    string             `json:"version"`
-	Go         string             `json:"go"`
-	Cores      int                `json:"cores"`
-	Source     string             `json:"source"`
-	Fsync      string             `json:"fsync"`
-	Settings   any                `json:"settings"`
+	// Balanced says how the key groups of a stage were distributed in the measured time.
+	Balanced *tasks.Balanced `json:"balance,omitempty"`
+	Version  string          `json:"version"`
+	Go       string          `json:"go"`
+	Cores    int             `json:"cores"`
+	Source   string          `json:"source"`
+	Fsync    string          `json:"fsync"`
+	Settings any             `json:"settings"`
 }
 
 // latency collects the ages of rows. Safe for concurrent use.
@@ -187,6 +189,11 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if err != nil {
 		return nil, err
 	}
+	balanced, stopBalance, err := s.balance(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	defer stopBalance()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	until := func(d time.Duration) error {
@@ -219,6 +226,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	emit.reset()
 	visible.reset()
 	from, stats := s.consumed(job.Status()), log.Stats()
+	before := balanced()
 	cpu, _ := usage()
 	var heap, heapAfter runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -279,6 +287,10 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		r.Source = "log"
 	}
 	r.Rescaled, r.Autoscaled = rescaled, autoscaled()
+	if b := balanced(); b != nil {
+		since := b.Since(before)
+		r.Balanced = &since
+	}
 	if failed != nil {
 		r.Recovery = failed.report()
 	}

@@ -39,6 +39,8 @@ type Summary struct {
 	Rescaled []Rescaled `json:"rescale,omitempty"`
 	// Autoscaled says how stages were autoscaled.
 	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
+	// Balanced says how the key groups of a stage were distributed.
+	Balanced *tasks.Balanced `json:"balance,omitempty"`
 	// Savepoint is the savepoint that was made when the run was asked to stop.
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
@@ -80,6 +82,13 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		_, _ = rescales.end()
 		return nil, errors.Join(err, stop(), job.Wait())
 	}
+	balanced, stopBalance, err := s.balance(running, job)
+	if err != nil {
+		kill()
+		_, _ = rescales.end()
+		autoscaled()
+		return nil, errors.Join(err, stop(), job.Wait())
+	}
 	saved := make(chan error, 1)
 	var made *savepoint.Manifest
 	go func() {
@@ -95,6 +104,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	err = errors.Join(watch(ctx, job, begin, show), stop())
 	rescaled, rerr := rescales.end()
 	auto := autoscaled()
+	stopBalance()
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}
@@ -105,7 +115,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, s.explain(ctx, log, o, err)
 	}
 	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
-	sum.Savepoint, sum.Rescaled, sum.Autoscaled = made, rescaled, auto
+	sum.Savepoint, sum.Rescaled, sum.Autoscaled, sum.Balanced = made, rescaled, auto, balanced()
 	return sum, nil
 }
 

@@ -89,6 +89,10 @@ type Settings struct {
 	// goroutine.
 	Autoscales  []tasks.Autoscale `json:",omitempty"`
 	OnAutoscale func(string)      `json:"-"`
+	// Balance, if not nil, is asked of the job when a run or a measurement begins; CheckBalance must have
+	// accepted it. OnBalance, if set, is called with a line for the newest step, by one goroutine.
+	Balance   *tasks.Balance `json:",omitempty"`
+	OnBalance func(string)   `json:"-"`
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 	// Observer is tasks.Options.Observer.
