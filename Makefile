@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers balance-kills sim-long sim-bugs fault matrices job-faults rescale-faults rescale-kills rescale-flat mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers balance-kills keyed-answers sim-long sim-bugs fault matrices job-faults rescale-faults rescale-kills rescale-flat mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -77,6 +77,8 @@ rescaled-answers: ## NEXMark's queries and the count while stages are rescaled, 
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-200} go test -v -run TestRescaledAnswers -timeout 120m ./cmd/nexmark
 balance-kills: ## 200 SIGKILLs of a job whose key groups move all the time (TAILRACE_KILLS=N for others)
 	TAILRACE_KILLS=$${TAILRACE_KILLS:-200} go test -v -run TestKilledWhileBalanced -timeout 60m ./cmd/nexmark
+keyed-answers: ## workloads with each grain of clocks, protocol and parallelism, and 20 runs with a delay that is too small (TAILRACE_RUNS=N for others)
+	TAILRACE_DRAW=all TAILRACE_RUNS=$${TAILRACE_RUNS:-20} go test -count=1 -v -timeout 60m -run 'TestWorkloadAnswers|TestKilledWorkloads|TestTooSmallADelay' ./cmd/nexmark
 sim-long: ## 10 000 seeds of the simulator that runs the servers, then runs of a million operations each: for the night
 	SEEDS=$${SEEDS:-10000} scripts/sim-servers.sh
 	TAILRACE_SOAK=1 bin/sim-servers.test -test.run '^TestLongRun$$' -test.v -test.timeout 0

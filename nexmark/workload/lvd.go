@@ -18,7 +18,7 @@ import (
 // wrong by an amount of its own.
 var lvd = &Workload{
 	Name: "lvd", Title: "low voltage, by sensor",
-	Options: []*Option{sensors, skew, window, keyIDs, partitionBy},
+	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay},
 	Plan:    lvdPlan, Answer: lvdAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration {
 		return 2*lvdMost*p.duration(skew, lvdSkew) + events.Disorder
@@ -142,7 +142,7 @@ func lvdPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	}
 	job := operators.NewJob("lvd")
 	events := query.Begin(job, src, lvdSerde, p.Logged)
-	bySensor := operators.KeyBy(events.With(lvdBySensor), "readings", serde.Int64, func(v *lvdReading) int64 { return v.Sensor })
+	bySensor := operators.KeyBy(events.With(lvdBySensor), "readings", serde.Int64, func(v *lvdReading) int64 { return v.Sensor }, p.clocks(in))
 	means := operators.AggregateWindows(bySensor, operators.Tumbling(p.duration(window, lvdWindow)), operators.Aggregator[lvdReading, lvdMean]{
 		Add: func(acc *lvdMean, v *lvdReading, _ int64) { acc.Sum, acc.N = acc.Sum+v.MV, acc.N+1 },
 		Acc: lvdMeanSerde,

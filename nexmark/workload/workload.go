@@ -88,6 +88,9 @@ func (w *Workload) check(p *Params) error {
 			return fmt.Errorf("%s: %s %q: %w", w, o.Flag, p.Value(o), err)
 		}
 	}
+	if slices.Contains(w.Options, grain) {
+		return p.checkGrain()
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 )
 
@@ -104,7 +105,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, sensors, skew, disorderShare, window, lateness, aggregate, keyIDs, keyWeights, drift, partitionBy}, Options())
+	require.Equal(t, []*Option{countKeys, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
@@ -115,4 +116,33 @@ func TestOwnOptions(t *testing.T) {
 		require.ErrorContains(t, err, "use a whole number, at least 1")
 	}
 	require.Equal(t, "1000000", (&Params{}).Value(countKeys))
+}
+
+// Grains that do not exist, and options that say nothing together, are refused.
+func TestGrainOptions(t *testing.T) {
+	for bad, text := range map[string]string{
+		"grain keys:3":                "use task, key, or keys:N with N a power of two, at most 256",
+		"grain keys:512":              "use task, key, or keys:N with N a power of two, at most 256",
+		"grain day":                   "use task, key, or keys:N with N a power of two, at most 256",
+		"key-delay 2s":                "key-delay 2s: the clock of a task has none; give --grain key, or --watermark-delay",
+		"late each lateness 0s":       "late each: needs a lateness, and results that are final",
+		"late sometimes":              "use commit or each",
+		"grain key key-delay -1s":     "use whole milliseconds, 0s to 24h0m0s",
+		"grain keys:16 key-delay 1us": "use whole milliseconds, 0s to 24h0m0s",
+	} {
+		words, own := strings.Fields(bad), map[string]string{}
+		for i := 0; i < len(words); i += 2 {
+			own[words[i]] = words[i+1]
+		}
+		_, err := kw.Build(&Params{Own: own}, &Input{}, query.Output{})
+		require.ErrorContains(t, err, text, bad)
+	}
+	for _, w := range []*Workload{kw, ysb, lvd, bridge, ride} {
+		p := &Params{Own: map[string]string{"grain": "keys:16", "key-delay": "3s"}}
+		plan, err := w.Build(p, &Input{Generator: generator.Config{Events: 1, Rate: 1}}, query.Output{File: "-"})
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(plan.Stages, func(s exec.StageSpec) bool {
+			return s.Grain != nil && *s.Grain == exec.Grain{Kind: exec.GrainKeys, Delay: 3000, Clocks: 16}
+		}), w.Name)
+	}
 }

@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// The options of workloads whose keys may have clocks.
+var (
+	grain = &Option{
+		Flag: "grain", Type: "string", Default: "task",
+		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, or keys:N (N of each key group). With key and several --partitions use --partition-by key",
+		Check: func(v string) error { _, err := parseGrain(v); return err },
+	}
+	keyDelay = &Option{
+		Flag: "key-delay", Type: "duration", Help: "with --grain key or keys:N: how far a clock is behind its newest item (default: with key --disorder, with keys:N the watermark delay)",
+		Check: optional(func(v string) error { return lasting(v, 0, 24*time.Hour) }),
+	}
+	late = &Option{
+		Flag: "late", Type: "string", Default: "commit", Help: "kw: when a window that late items have changed has a result again: once a commit, or after each item",
+		Check: func(v string) error { return among(v, "commit", "each") },
+	}
+)
+
+func parseGrain(v string) (operators.Grain, error) {
+	switch n, keys := strings.CutPrefix(v, "keys:"); {
+	case v == "task":
+		return operators.Task, nil
+	case v == "key":
+		return operators.Key, nil
+	case keys:
+		if n, err := strconv.Atoi(n); err == nil && n > 0 && n <= 256 && n&(n-1) == 0 {
+			return operators.Keys(n), nil
+		}
+	}
+	return operators.Grain{}, errors.New("use task, key, or keys:N with N a power of two, at most 256")
+}
+
+// checkGrain checks what the options say together.
+func (p *Params) checkGrain() error {
+	if p.Value(keyDelay) != "" && p.Value(grain) == "task" {
+		return fmt.Errorf("key-delay %s: the clock of a task has none; give --grain key, or --watermark-delay", p.Value(keyDelay))
+	}
+	if p.Value(late) == "each" && (p.duration(lateness, 0) == 0 || p.Emission == operators.Eager) {
+		return errors.New("late each: needs a lateness, and results that are final")
+	}
+	return nil
+}
+
+// clocks returns the clocks of a stream that is partitioned by the keys of the items.
+func (p *Params) clocks(in *Input) operators.RouteOption {
+	g, _ := parseGrain(p.Value(grain)) // see Workload.check
+	switch g {
+	case operators.Task:
+		return operators.WatermarkPer(g, 0)
+	case operators.Key:
+		return operators.WatermarkPer(g, p.duration(keyDelay, in.Generator.Disorder))
+	}
+	return operators.WatermarkPer(g, p.duration(keyDelay, in.Delay))
+}
