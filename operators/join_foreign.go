@@ -3,13 +3,11 @@ package operators
 import (
 	"fmt"
 
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/join"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // JoinForeign joins two tables of different keys: each entry of the left one with the entry of the
@@ -48,21 +46,29 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 	refers.n.grain = there.n.grain // the references come from many keys
 	met := process2(there, refers, name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
 		c := &x.call
-		refs := newReferrers(c, left, right, all)
-		fromRight := func(v *join.Version[R]) { refs.right(v) }
+		refs := join.NewReferrers(c, left.keys, left.vals, right.vals, func(l *L, r *R) (m match[L, R]) {
+			if l != nil && (r != nil || all) {
+				m.some, m.l = true, *l
+			}
+			if r != nil {
+				m.with, m.r = true, *r
+			}
+			return m
+		})
+		fromRight := func(v *join.Version[R]) { refs.Right(v) }
 		return Handler2[KV[K, Update[L]], join.Version[R]]{
-			Left: refs.left, Right: fromRight,
+			Left: refs.Left, Right: fromRight,
 			LateLeft: func(u *KV[K, Update[L]]) {
-				refs.left(u)
-				refs.emit(c.Time)
+				refs.Left(u)
+				refs.Emit(c.Time)
 			},
 			LateRight: func(v *join.Version[R]) {
-				if !refs.with.NewerThan(c.Time) {
-					refs.right(v)
-					refs.emit(c.Time)
+				if !refs.NewerThan(c.Time) {
+					refs.Right(v)
+					refs.Emit(c.Time)
 				}
 			},
-			Timers: Timers{OnTime: refs.emit},
+			Timers: Timers{OnTime: refs.Emit},
 		}
 	})
 	var vals serde.Serde[match[L, R]]
@@ -173,103 +179,4 @@ func matchSerde[L, R any](ls serde.Serde[L], rs serde.Serde[R]) serde.Serde[matc
 				serde.Take(r, rs, &m.r)
 			}
 		})
-}
-
-// referrers is the state at the right entries: for each its value, and the left entries that refer
-// to it.
-type referrers[K, F comparable, L, R any] struct {
-	c    *process.Call[F, KV[K, match[L, R]]]
-	all  bool // entries without a right one are in the result
-	keys serde.Serde[K]
-	with join.Side[F, KV[K, match[L, R]], R]
-	// entries are in the order of their keys' hashes, which take the place of times.
-	entries *state.List[F, KV[K, L]]
-	// touched are the left keys whose answer may have changed at the current time; everyone says
-	// that all may have.
-	touched  *process.List[F, KV[K, match[L, R]], K]
-	everyone *process.Value[F, KV[K, match[L, R]], struct{}]
-
-	plain bool
-	enc   []byte
-	entry KV[K, L] // here, because a local one would escape
-}
-
-func newReferrers[K, F comparable, L, R any](c *process.Call[F, KV[K, match[L, R]]], left Table[K, L], right Table[F, R], all bool) *referrers[K, F, L, R] {
-	x := &referrers[K, F, L, R]{
-		c: c, all: all, keys: left.keys, plain: serde.Plain(right.vals),
-		with:    join.NewSide(c, "right", right.vals, false),
-		entries: state.NewList(c.Table("left"), c.RT.Groups(), c.Keys, serde.Serde[KV[K, L]](item.KVSerde(left.keys, left.vals))),
-	}
-	c.AddTable(x.entries)
-	x.touched, x.everyone = process.NewList(c, "touched", left.keys), process.NewValue(c, "everyone", serde.Unit)
-	return x
-}
-
-// find returns the index of a left key among the entries, and its hash.
-func (x *referrers[K, F, L, R]) find(key *K) (i int, hash int64, found bool) {
-	x.enc = x.keys.Append(x.enc[:0], key)
-	hash = int64(exec.HashKey(x.enc))
-	all := x.entries.Get(x.c.Group, &x.c.Key)
-	for i = join.SearchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
-		if all[i].Value.Key == *key {
-			return i, hash, true
-		}
-	}
-	return i, hash, false
-}
-
-func (x *referrers[K, F, L, R]) left(u *KV[K, Update[L]]) {
-	c := x.c
-	i, hash, found := x.find(&u.Key)
-	if found {
-		x.entries.Remove(c.Group, &c.Key, i)
-	}
-	if u.Value.Kind.Adds() {
-		x.entry = KV[K, L]{Key: u.Key, Value: u.Value.Value}
-		if _, err := x.entries.Add(c.Group, &c.Key, hash, &x.entry); err != nil {
-			c.Fail(err)
-			return
-		}
-	}
-	x.touched.Add(c.Time, &u.Key)
-}
-
-func (x *referrers[K, F, L, R]) right(v *join.Version[R]) {
-	x.with.Hold(v, x.c.Time)
-	x.everyone.Upsert()
-}
-
-// emit answers the entries whose answer may have changed.
-func (x *referrers[K, F, L, R]) emit(t int64) {
-	c, r := x.c, x.with.Get()
-	all := x.entries.Get(c.Group, &c.Key)
-	answer := func(e *KV[K, L]) {
-		m := KV[K, match[L, R]]{Key: e.Key}
-		if r != nil || x.all {
-			m.Value.some, m.Value.l = true, e.Value
-		}
-		if r != nil {
-			m.Value.with, m.Value.r = true, *r
-		}
-		c.Emit(m, t)
-	}
-	everyone := x.everyone.Get() != nil
-	if everyone {
-		for i := range all {
-			answer(&all[i].Value)
-		}
-		x.everyone.Delete()
-	}
-	for _, e := range x.touched.All() {
-		switch i, _, found := x.find(&e.Value); {
-		case !found:
-			c.Emit(KV[K, match[L, R]]{Key: e.Value}, t)
-		case !everyone:
-			answer(&all[i].Value)
-		}
-	}
-	x.touched.Delete()
-	if !x.plain && c.Failed == nil {
-		c.Failed = c.Out.Flush() // before the right value changes in place
-	}
 }
