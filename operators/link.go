@@ -20,6 +20,9 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	if o.groups < 0 || o.parallelism < 0 {
 		j.errorf("stream %q: negative key groups or parallelism", name)
 	}
+	if o.sends.items != 0 || o.sends.at != nil {
+		j.errorf("stream %q: MergeItems and MergeAt are options of PreAggregate", name)
+	}
 	id := len(j.streams)
 	to := j.newStage(name)
 	to.parallelism = o.parallelism

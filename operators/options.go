@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 )
 
-// RouteOption is an option of what starts a new stage: KeyBy, Rebalance,
-// PreAggregate, ToSink.
+// RouteOption is an option of what starts a new stage: KeyBy, Rebalance, Forward, PreAggregate,
+// GlobalMerge, ToSink.
 type RouteOption func(*routeOptions)
 
 type routeOptions struct {
@@ -18,6 +18,7 @@ type routeOptions struct {
 	keyed       bool // it is a KeyBy or PreAggregate
 	grain       exec.Grain
 	bad         string
+	sends       sendOptions // PreAggregate only
 }
 
 func route(opts []RouteOption) (o routeOptions) {

@@ -2,6 +2,7 @@ package operators
 
 import (
 	"fmt"
+	"reflect"
 
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/fold"
@@ -18,11 +19,30 @@ type PaneStream[K comparable, A any] struct {
 	agg  Aggregator[struct{}, A]
 }
 
+// sendOptions are MergeItems and MergeAt; at is a func(*T) bool.
+type sendOptions struct {
+	items int
+	at    any
+}
+
+// MergeItems is an option of PreAggregate: a task emits its partial results after every n items too,
+// not only before its commits. It bounds how long an item waits, and how much memory the partial
+// results take; the fewer items share one, the more bytes are exchanged. 0: at commits only.
+func MergeItems(n int) RouteOption { return func(o *routeOptions) { o.sends.items = n } }
+
+// MergeAt is an option of PreAggregate: a task emits its partial results too after each item that
+// point reports true for, such as one that ends a batch of its producer. point must not keep or
+// change the item.
+func MergeAt[T any](point func(v *T) bool) RouteOption {
+	return func(o *routeOptions) { o.sends.at = point }
+}
+
 // PreAggregate is KeyBy followed by windows, with the first half of the folding done before the
 // repartition: instead of items it sends one partial result for each key, pane and commit. It is
 // worthwhile if many items of a commit share a key, and it prevents that a single hot key (the one
 // window of a global maximum) is all of one task's work. The partial results are in memory between
-// two commits and are not state: they are emitted before each commit.
+// two commits and are not state: they are emitted before each commit, in the order of their panes.
+// MergeItems and MergeAt emit them sooner (Trilink §4.3, Local Merge).
 func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, win Windows, agg Aggregator[T, A], opts ...RouteOption) PaneStream[K, A] {
 	n := in.flow()
 	j := n.job
@@ -39,9 +59,21 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	o := route(opts)
 	o.keyed = true
 	opID := j.nextID()
+	sends := fold.Sends[T]{Items: o.sends.items}
+	if o.sends.at != nil {
+		at, ok := o.sends.at.(func(*T) bool)
+		if !ok {
+			j.errorf("%s: MergeAt has a %s for items that are %s", what, reflect.TypeOf(o.sends.at), item.TypeName[T]())
+		}
+		sends.At = at
+	}
+	if o.sends.items < 0 {
+		j.errorf("%s: MergeItems(%d) is negative", what, o.sends.items)
+	}
+	o.sends = sendOptions{}
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewKeyedWriter(c, stream, name, item.PaneSerde(agg.Acc), keys)
-		return fold.PreAggregate(c, opID, w, keys, key, win.cut, agg.Add, fold.Cloner(agg.Keeps, n.sd))
+		return fold.PreAggregate(c, opID, w, keys, key, win.cut, agg.Add, fold.Cloner(agg.Keeps, n.sd), sends)
 	})
 	return PaneStream[K, A]{n: out, keys: keys, win: win, agg: Aggregator[struct{}, A]{Merge: agg.Merge, Acc: agg.Acc, Keeps: agg.Keeps}}
 }

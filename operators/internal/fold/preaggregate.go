@@ -1,6 +1,9 @@
 package fold
 
 import (
+	"cmp"
+	"slices"
+
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/item"
@@ -8,13 +11,19 @@ import (
 	"tailrace.dev/tailrace/operators/state"
 )
 
+// Sends says when partial results are sent, besides before each commit.
+type Sends[T any] struct {
+	Items int             // after so many items; 0: no such number
+	At    func(v *T) bool // after an item that it reports true for; nil: none
+}
+
 // PreAggregate adds the operator that folds items before they are written, and returns what receives
 // them.
 func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Writer[item.Pane[A]], keys serde.Serde[K], key func(v *T) K, cut panes.Aligned,
-	add func(acc *A, v *T, time int64), clone func(*T) (*T, error),
+	add func(acc *A, v *T, time int64), clone func(*T) (*T, error), sends Sends[T],
 ) chain.Emit[T] {
 	p := &preAggregateOp[T, K, A]{
-		key: key, keys: keys, add: add, clone: clone, cut: cut, w: w,
+		key: key, keys: keys, add: add, clone: clone, cut: cut, w: w, sends: sends,
 		index: state.NewIndex[state.PaneKey[K], int](1, state.PaneKeys(keys)),
 	}
 	c.Add(id, p)
@@ -30,6 +39,9 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	pane  int64                              // the pane of the previous item, which is mostly this one's
 	index state.Index[state.PaneKey[K], int] // → parts
 	parts []partial[K, A]
+	mixed bool // parts are not in the order of their panes
+	folds int  // the items in parts
+	sends Sends[T]
 	w     chain.Writer[item.Pane[A]]
 	enc   []byte
 	own   state.PaneKey[K] // a local one would escape into the serde, an allocation an item
@@ -57,6 +69,7 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 				return err
 			}
 			p.index.Insert(0, state.PaneKey[K]{Key: k, Pane: p.pane}).V = at
+			p.mixed = p.mixed || at > 0 && p.pane < p.parts[at-1].pane.End
 			p.parts = append(p.parts, partial[K, A]{key: k, pane: item.Pane[A]{End: p.pane}, time: t})
 		}
 		x := &p.parts[at]
@@ -67,7 +80,14 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 				return err
 			}
 		}
+		// The function sees the item before Add, which may change what it was given.
+		point := p.sends.At != nil && p.sends.At(v)
 		p.add(&x.pane.Acc, v, t)
+		if p.folds++; point || p.folds == p.sends.Items {
+			if err := p.Flush(); err != nil {
+				return err
+			}
+		}
 	}
 	if len(p.parts) >= maxHeld {
 		return p.Flush()
@@ -77,8 +97,13 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 
 func (p *preAggregateOp[T, K, A]) Holds() {}
 
-// Flush sends the partial results, in the order of their first item.
+// Flush sends the partial results in the order of their panes, and those of a pane in the order of
+// their first item. A key's partial results are in the order of event time then: none is made late
+// by one of a later pane that was sent before it (Trilink §4.2: results are sent by time slot).
 func (p *preAggregateOp[T, K, A]) Flush() error {
+	if p.mixed {
+		slices.SortStableFunc(p.parts, func(a, b partial[K, A]) int { return cmp.Compare(a.pane.End, b.pane.End) })
+	}
 	for i := range p.parts {
 		x := &p.parts[i]
 		p.enc = p.keys.Append(p.enc[:0], &x.key)
@@ -88,6 +113,7 @@ func (p *preAggregateOp[T, K, A]) Flush() error {
 	}
 	clear(p.parts)
 	p.parts = p.parts[:0]
+	p.mixed, p.folds = false, 0
 	p.index.Reset()
 	return nil
 }

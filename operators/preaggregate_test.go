@@ -1,0 +1,66 @@
+package operators_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// partials returns the partial results of hits in the order in which one task emits them.
+func partials(t *testing.T, items []optest.Timed[hit], commitEvery int, opts ...operators.RouteOption) (rows []string) {
+	job := operators.NewJob("partials")
+	in := operators.FromSource(job, "in", optest.Items(100, items), hitSerde)
+	panes := operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(10*time.Millisecond), summing(), opts...)
+	text := operators.Map(panes, func(kv *operators.KV[string, operators.Pane[int64]]) string {
+		return fmt.Sprintf("%s %d: %d", kv.Key, kv.Value.End, kv.Value.Acc)
+	})
+	out := optest.Collect[string](func(s *string) string { return string([]byte(*s)) })
+	operators.ToSink(text, "out", out)
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	_, err = optest.Run(plan, optest.Options{Groups: 1, CommitEvery: commitEvery})
+	require.NoError(t, err)
+	return out.Rows
+}
+
+var scattered = []optest.Timed[hit]{
+	optest.At(25, hit{"a", 1}), optest.At(5, hit{"a", 2}), optest.At(26, hit{"b", 4}), optest.At(15, hit{"b", 8}), optest.At(3, hit{"b", 16}), optest.At(27, hit{"a", 32}),
+}
+
+// The partial results of a commit are in the order of their panes, whatever the order of the items:
+// a clock that follows them makes none of them late.
+func TestPartialsInOrderOfPanes(t *testing.T) {
+	require.Equal(t, []string{"a 10: 2", "b 10: 16", "b 20: 8", "a 30: 33", "b 30: 4"}, partials(t, scattered, 1000))
+	require.Equal(t, []string{"a 10: 2", "a 30: 1", "b 30: 4"}, partials(t, scattered[:3], 1000))
+}
+
+// MergeItems and MergeAt emit partial results between commits too.
+func TestMergeTriggers(t *testing.T) {
+	require.Equal(t, []string{"a 10: 2", "a 30: 1", "b 20: 8", "b 30: 4", "b 10: 16", "a 30: 32"}, partials(t, scattered, 1000, operators.MergeItems(2)))
+	point := operators.MergeAt(func(h *hit) bool { return h.N == 8 })
+	require.Equal(t, []string{"a 10: 2", "b 20: 8", "a 30: 1", "b 30: 4", "b 10: 16", "a 30: 32"}, partials(t, scattered, 1000, point))
+}
+
+func TestMergeTriggersAreChecked(t *testing.T) {
+	plan := func(build func(operators.Stream[hit])) error {
+		job := operators.NewJob("bad")
+		build(operators.FromSource(job, "in", optest.Items(0, scattered), hitSerde))
+		_, err := job.Plan()
+		return err
+	}
+	pre := func(o operators.RouteOption) func(operators.Stream[hit]) {
+		return func(in operators.Stream[hit]) {
+			operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(time.Second), summing(), o)
+		}
+	}
+	require.ErrorContains(t, plan(pre(operators.MergeItems(-1))), "MergeItems(-1) is negative")
+	require.ErrorContains(t, plan(pre(operators.MergeAt(func(*int) bool { return true }))), "MergeAt has a func(*int) bool for items that are operators_test.hit")
+	require.ErrorContains(t, plan(func(in operators.Stream[hit]) { operators.KeyBy(in, "k", serde.String, byKey, operators.MergeItems(3)) }),
+		`stream "k": MergeItems and MergeAt are options of PreAggregate`)
+}
