@@ -12,7 +12,7 @@ func Forward[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 		n.job.errorf("stream %q: Forward keeps the key groups of its input, they cannot be set", name)
 	}
 	o.groups = n.job.groupsOf(n.stage)
-	return Stream[T]{link(n, name, n.sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
+	out := link(n, name, n.sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewWriter(c, stream, name, n.sd)
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
@@ -22,7 +22,9 @@ func Forward[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 			}
 			return nil
 		}
-	})}
+	})
+	n.job.streams[len(n.job.streams)-1].forward = true
+	return Stream[T]{out}
 }
 
 // groupsOf returns the number of a stage's key groups; 0: the job's.

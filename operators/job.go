@@ -53,6 +53,8 @@ type stream struct {
 	spec exec.StreamSpec
 	from *stage
 	to   *stage
+	// forward: items stay in their key group, the stream is Forward's.
+	forward bool
 }
 
 // NewJob returns an empty job.
