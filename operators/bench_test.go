@@ -149,6 +149,14 @@ func BenchmarkCountWindows(b *testing.B) {
 	})
 }
 
+// BenchmarkGlobalMerge: decode, count by key before a repartition, what changed at the commit.
+func BenchmarkGlobalMerge(b *testing.B) {
+	benchStage(b, func(in operators.KeyedStream[int64, bid]) {
+		counts := operators.GlobalMerge(in, "counts", serde.Int64, func(kv *operators.KV[int64, bid]) int64 { return kv.Key }, operators.Counting[operators.KV[int64, bid]](), nil)
+		operators.ToSink(counts, "out", nothing[operators.Change[int64, int64]]())
+	})
+}
+
 // BenchmarkPreAggregate: decode, count by key and pane before a repartition.
 func BenchmarkPreAggregate(b *testing.B) {
 	benchStage(b, func(in operators.KeyedStream[int64, bid]) {

@@ -9,7 +9,7 @@
 //	plan, err := job.Plan()
 //
 // A job is a graph of flows. Plan cuts it where items have to move to another task (KeyBy,
-// Rebalance, PreAggregate, ToSink): there a flow becomes a stream in the log. What lies between is
+// Rebalance, PreAggregate, GlobalMerge, Forward, ToSink): there a flow becomes a stream in the log. What lies between is
 // a stage; a runtime makes a chain of it for each task, in which operators call each other with
 // batches. What a runtime uses of a plan is package exec. The package depends on no log, no task
 // and no clock except its Runtime.

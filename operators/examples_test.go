@@ -219,6 +219,53 @@ func ExamplePreAggregate() {
 	// [5, 15) ann 1
 }
 
+func ExampleMergeItems() {
+	job := operators.NewJob("local merge")
+	panes := operators.PreAggregate(clicks(job), "panes", serde.String, byKey, operators.Tumbling(10*time.Millisecond),
+		operators.Counting[hit](), operators.MergeItems(3))
+	commitEvery = 100 // so that MergeItems says what shares a partial result
+	defer func() { commitEvery = 0 }()
+	show(job, operators.Map(panes, func(kv *operators.KV[string, operators.Pane[int64]]) string {
+		return fmt.Sprintf("%s until %d: %d", kv.Key, kv.Value.End, kv.Value.Acc)
+	}), func(row *string) string { return *row })
+	// Output:
+	// ann until 10: 2
+	// ann until 20: 1
+	// bob until 10: 1
+	// bob until 40: 1
+}
+
+func ExampleGlobalMerge() {
+	job := operators.NewJob("global merge")
+	// A sum is sent again once it has grown by 4.
+	sums := operators.GlobalMerge(clicks(job), "sums", serde.String, byKey, summing(), func(old, now *int64) bool { return *now >= *old+4 })
+	commitEvery = 1
+	defer func() { commitEvery = 0 }()
+	show(job, sums, func(c *operators.Change[string, int64]) string { return fmt.Sprint(c.Key, " ", c.Value) })
+	// Output:
+	// ann 1
+	// ann 8
+	// bob 2
+	// bob 7
+}
+
+func ExampleKeyAhead() {
+	job := operators.NewJob("key ahead")
+	ann := []optest.Timed[hit]{optest.At(1, hit{"ann", 1}), optest.At(4, hit{"ann", 3})}
+	bob := []optest.Timed[hit]{optest.At(2, hit{"bob", 2})}
+	in := operators.FromSource(job, "clicks", optest.Items(0, ann, bob), hitSerde)
+	byName := operators.KeyAhead(in, serde.String, byKey, func(name *string) int {
+		if *name < "b" {
+			return 0
+		}
+		return 1
+	})
+	show(job, operators.CountWindows(byName, operators.Tumbling(10*time.Millisecond)), showWindow)
+	// Output:
+	// [0, 10) ann 2
+	// [0, 10) bob 1
+}
+
 func ExampleAggregateSessions() {
 	job := operators.NewJob("sessions")
 	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)

@@ -14,4 +14,6 @@ var (
 	_ chain.Flusher  = (*aggregateOp[int, int, int])(nil)
 	_ chain.Flusher  = (*preAggregateOp[int, int, int])(nil)
 	_ chain.Holder   = (*preAggregateOp[int, int, int])(nil)
+	_ chain.Stateful = (*globalMergeOp[int, int, int])(nil)
+	_ chain.Flusher  = (*globalMergeOp[int, int, int])(nil)
 )

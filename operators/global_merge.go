@@ -1,0 +1,78 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/fold"
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// GlobalMerge folds all items of each key, for ever, into a table, as Aggregate behind KeyBy does,
+// but it exchanges changes instead of items (Trilink §4.3, Global Merge). The stage of the flow folds
+// the items of a key apart in each of its key groups (behind a source: its partitions). At its
+// commits it sends, through the stream of this name, what a group has of a key whose value has
+// changed. The stage behind the stream merges what all groups have, and emits a key's value once a
+// commit.
+//
+// changed decides whether a change of what a group has is worth sending: it gets what was sent last
+// and what there is now, and must not keep or change them. A group's first value of a key is always
+// sent. What changed holds back is missing in the table until a later change is sent. nil: every
+// change is sent, at most once a commit.
+//
+// The aggregator needs Merge, and the order of a key's items must not matter to it. Use
+// Aggregate behind KeyBy if it does, or if few items of a commit share a key.
+func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts ...RouteOption) Table[K, A] {
+	n := in.flow()
+	j := n.job
+	what := fmt.Sprintf("global merge %q", name)
+	agg.check(j, what, true)
+	if agg.Keeps && n.sd == nil {
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
+	}
+	var sd serde.Serde[KV[K, fold.Part[A]]]
+	var parts serde.Serde[fold.Part[A]]
+	if agg.Acc != nil {
+		parts = fold.PartSerde(agg.Acc)
+		sd = item.KVSerde(keys, parts)
+	}
+	opID, id := j.nextID(), j.identify(n.stage, "merge", name)
+	out := link(n, name, sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
+		w := chain.NewKeyedWriter(c, stream, name, parts, keys)
+		return fold.GlobalMerge(c, opID, id.name, w, keys, agg.Acc, key, agg.Add, fold.Cloner(agg.Keeps, n.sd), changed)
+	})
+	all := Aggregate(KeyedStream[K, fold.Part[A]]{n: out, keys: keys, vals: parts}, partsOf(agg.Acc))
+	return mergedParts(all, agg)
+}
+
+// partsOf folds the parts of a key into the newest of each group, in the order of the groups.
+func partsOf[A any](acc serde.Serde[A]) Aggregator[fold.Part[A], []fold.Part[A]] {
+	agg := Aggregator[fold.Part[A], []fold.Part[A]]{Keeps: true, Add: fold.PutPart[A]}
+	if acc != nil {
+		agg.Acc = serde.Slice(fold.PartSerde(acc))
+	}
+	return agg
+}
+
+func mergedParts[K comparable, T, A any](in Table[K, []fold.Part[A]], agg Aggregator[T, A]) Table[K, A] {
+	t := newTable(in.n.job, in.n.stage, in.keys, agg.Acc)
+	t.n.op, t.n.varies = in.n.op, in.n.varies
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, []fold.Part[A]]] {
+		out := chain.NewBuffer(c, t.n.emitter(c))
+		return func(b *Batch[Change[K, []fold.Part[A]]]) error {
+			for i := range b.Items {
+				x := &b.Items[i]
+				ch := Change[K, A]{Key: x.Key, Deleted: x.Deleted}
+				for p := range x.Value {
+					agg.Merge(&ch.Value, &x.Value[p].Acc)
+				}
+				if err := out.Add(b.Group, ch, b.At(i)); err != nil {
+					return err
+				}
+			}
+			return out.Flush()
+		}
+	})
+	return t
+}
