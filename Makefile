@@ -71,6 +71,9 @@ rescale-kills: ## a process that rescales all the time is killed with SIGKILL 10
 	TAILRACE_KILLS=$${TAILRACE_KILLS:-100} TAILRACE_DRAW=all go test -v -timeout 60m -run 'TestKilledWhileRescaling|TestKilledAtEveryPointOfARescale' ./cmd/nexmark
 rescale-flat: ## 64 rescales a minute for 10 minutes: disk, memory and goroutines stay flat (TAILRACE_MINUTES=N for others)
 	TAILRACE_MINUTES=$${TAILRACE_MINUTES:-10} go test -v -timeout 120m -run TestManyRescalesLeaveNothing ./tasks
+.PHONY: without-handover
+without-handover: ## what is left when the package that moves key groups is deleted: builds, vets and tests it
+	scripts/without-handover.sh
 sim-rescale: ## 100 000 jobs whose stages are rescaled (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomJobs -timeout 60m ./tasks/rescale
 rescaled-answers: ## NEXMark's queries and the count while stages are rescaled, 200 seeds, against the oracle (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/tasks/handover"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
@@ -59,7 +58,7 @@ func (s *Spec) CheckRescale(r Rescale) error {
 	if err != nil {
 		return err
 	}
-	return handover.Check(&runtime.Config{Layout: l, Protocol: p}, r)
+	return checkRescale(&runtime.Config{Layout: l, Protocol: p}, r)
 }
 
 // NewestPlan returns how many tasks each stage of the job with this id has as of the newest plan in

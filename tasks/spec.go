@@ -16,7 +16,6 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/handover"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
@@ -182,7 +181,7 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 	}
 	cfg.Savepoint.Observer = o.Observer
 	cfg.Commits = commits(cfg, o.Logger)
-	cfg.Handover = handover.New(cfg)
+	cfg.Handover = mover(cfg)
 	return cfg, nil
 }
 

@@ -258,7 +258,7 @@ var table = []row{
 	},
 	{
 		path: "tasks/handover", may: []string{"sharedlog", "operators/exec", "tasks/control", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/rescale", "tasks/runtime", "tasks/tags"},
-		why: "it can be deleted whole: only package tasks imports it",
+		why: "it can be deleted whole: only tasks/moves.go imports it (TestHandoverCanBeDeleted)",
 	},
 	{
 		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
