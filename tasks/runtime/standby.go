@@ -97,10 +97,10 @@ func (e *Executor) take(stage, index int, newcomer bool) (*task, error) {
 	return newTask(e.cfg, stage, index, status.New(e.cfg.Clock, e.cfg.Layout.Stages[stage].Groups))
 }
 
-// begun waits until the task has a marker, if its job begins from a savepoint. Before that
+// awaitMarker waits until the task has a marker, if its job begins from a savepoint. Before that
 // the store may have nothing, or a part, of the state that the task takes from there, and
 // no change log ever has it.
-func (t *task) begun(ctx context.Context) error {
+func (t *task) awaitMarker(ctx context.Context) error {
 	if t.cfg.From == "" {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (t *task) begun(ctx context.Context) error {
 // follow loads the present snapshots and applies the change log as it grows, until ctx ends.
 // Everything below t.warm has been applied.
 func (t *task) follow(ctx context.Context) error {
-	if err := t.begun(ctx); err != nil {
+	if err := t.awaitMarker(ctx); err != nil {
 		return err
 	}
 	t.snaps.had = t.owned
