@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/certtest"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/porttest"
-	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
@@ -38,13 +38,13 @@ func try(t *testing.T, c *local, o transport.Options, patience time.Duration) er
 // of another authority, is refused; so is a process of another cluster, with both names in the
 // error.
 func TestStrangersAreRefused(t *testing.T) {
-	a := proctest.NewAuthority(t)
+	a := certtest.NewAuthority(t)
 	c := newLocalWith(t, 1, 1, a.Issue(t, "server"))
 	mine := a.Issue(t, "client")
 	const few = 3 * time.Second
 	require.NoError(t, try(t, c, transport.Options{Cluster: "test", TLS: mine}, time.Minute), "the first shard opens")
 	require.Error(t, try(t, c, transport.Options{Cluster: "test"}, few))
-	require.Error(t, try(t, c, transport.Options{Cluster: "test", TLS: proctest.NewAuthority(t).Issue(t, "stranger")}, few))
+	require.Error(t, try(t, c, transport.Options{Cluster: "test", TLS: certtest.NewAuthority(t).Issue(t, "stranger")}, few))
 	var err error
 	for range 5 { // on a busy machine even the TLS handshake may take longer
 		if err = try(t, c, transport.Options{Cluster: "other", TLS: mine}, few); err == nil || strings.Contains(err.Error(), `"test"`) {

@@ -387,6 +387,7 @@ var table = []row{
 	{path: "internal/crash", why: "crash points must not import the packages that contain them"},
 	{path: "internal/script", why: "only tests import it, and it knows none of them"},
 	{path: "internal/porttest", why: "it reserves ports for the tests of any package"},
+	{path: "internal/certtest", may: []string{"internal/transport"}, why: "with the servers among its imports, tests of what they import would compile them again"},
 	{path: "internal/redistest", may: []string{"internal/porttest"}, why: "it starts a server for tests and must not import its clients"},
 	{path: "internal/cloudtest", why: "it has only tests, of terraform/ and scripts"},
 	{path: "internal/codec", pure: true, why: "fields and checksums of formats are the lowest layer"},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/internal/proctest"
+	"tailrace.dev/tailrace/internal/certtest"
 	"tailrace.dev/tailrace/internal/redistest"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
@@ -85,7 +85,7 @@ func TestMem(t *testing.T) {
 // A password and mutual TLS; errors name what is wrong, and contain no secret.
 func TestRedisSecrets(t *testing.T) {
 	ctx := context.Background()
-	authority := proctest.NewAuthority(t)
+	authority := certtest.NewAuthority(t)
 	files := authority.Issue(t, "redis")
 	s := redistest.Start(t, "--requirepass", "sesame", "--port", "0", "--tls-port", "PORT",
 		"--tls-cert-file", files.Cert, "--tls-key-file", files.Key, "--tls-ca-cert-file", files.CA, "--tls-auth-clients", "yes")

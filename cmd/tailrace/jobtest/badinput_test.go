@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
+	"tailrace.dev/tailrace/internal/certtest"
 	"tailrace.dev/tailrace/internal/monitoring"
 	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/proctest"
@@ -69,7 +70,7 @@ var _ = Describe("what is wrong is said", func() {
 		By("another cluster")
 		Expect(worker("--log", seq, "--cluster", "other", "--log-timeout", "1s")).To(And(ContainSubstring(`"fault"`), ContainSubstring(`"other"`)))
 		By("certificates where there are none, and none where there are")
-		mine := proctest.NewAuthority(GinkgoT()).Issue(GinkgoT(), "stranger")
+		mine := certtest.NewAuthority(GinkgoT()).Issue(GinkgoT(), "stranger")
 		Expect(worker("--log", seq, "--cluster", proctest.Name, "--log-timeout", "1s", "--tls-cert", mine.Cert, "--tls-key", mine.Key, "--tls-ca", mine.CA)).
 			To(ContainSubstring("not ready"))
 		Expect(worker("--log", seq, "--cluster", proctest.Name, "--tls-cert", mine.Cert)).To(ContainSubstring("all three or none"))
@@ -445,7 +446,7 @@ var _ = Describe("a job", func() {
 	})
 
 	It("runs with mutual TLS on every link", func() {
-		authority := proctest.NewAuthority(GinkgoT())
+		authority := certtest.NewAuthority(GinkgoT())
 		w := world.NewSecure(authority.Issue(GinkgoT(), "cluster"))
 		w.Worker("a")
 		w.Workers(1)
@@ -453,7 +454,7 @@ var _ = Describe("a job", func() {
 		w.Finish(j)
 		j.Right()
 		Expect(w.Tailrace("status")).To(ContainSubstring("finished"))
-		stranger := proctest.NewAuthority(GinkgoT()).Issue(GinkgoT(), "stranger")
+		stranger := certtest.NewAuthority(GinkgoT()).Issue(GinkgoT(), "stranger")
 		out, err := world.Command(world.Binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name,
 			"--log-timeout", "1s", "--tls-cert", stranger.Cert, "--tls-key", stranger.Key, "--tls-ca", stranger.CA)
 		Expect(err).To(HaveOccurred())

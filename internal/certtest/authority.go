@@ -1,4 +1,4 @@
-package proctest
+package certtest
 
 import (
 	"crypto/ecdsa"
@@ -17,6 +17,12 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 )
+
+// T is the part of a test that the package needs: a *testing.T, or ginkgo's.
+type T interface {
+	require.TestingT
+	TempDir() string
+}
 
 // Authority issues certificates for 127.0.0.1.
 type Authority struct {

@@ -1,0 +1,2 @@
+// Package certtest issues certificates for tests of mutual TLS.
+package certtest
