@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
@@ -17,7 +18,7 @@ import (
 	single "tailrace.dev/tailrace/tasks/records"
 )
 
-// Tasks upstream of a stage that is rescaled take no part in it: they append the same bytes for each key
+// Tasks upstream of a stage that is rescaled, or balanced, take no part in it: they append the same bytes for each key
 // group, in as many commits, as if nothing had moved, and wait for nothing but their next item. (Only
 // which groups share a record follows their owners.)
 func TestUpstreamIsUndisturbed(t *testing.T) {
@@ -26,11 +27,11 @@ func TestUpstreamIsUndisturbed(t *testing.T) {
 		commits  uint64
 		stalled  float64 // ms
 	}
-	run := func(t *testing.T, protocol string, goals []int) (a appended) {
+	run := func(t *testing.T, protocol string, change func(t *testing.T, job *tasks.Job)) (a appended) {
 		file := filepath.Join(t.TempDir(), "out")
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now().UnixMilli()
-			plan, want := working(t, 3000, func(k int) int64 { return begin + int64(k)*10 }, 3*time.Millisecond, file)
+			plan, want := working(t, 7500, func(k int) int64 { return begin + int64(k)*4 }, 3*time.Millisecond, file)
 			log := mem.New(mem.Options{})
 			job, err := tasks.Start(t.Context(), log, plan, tasks.Options{Parallelism: 2, Groups: 16, Logger: quiet, Protocol: protocol})
 			require.NoError(t, err)
@@ -45,12 +46,7 @@ func TestUpstreamIsUndisturbed(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			slept := source().SleptMS
 			require.NotZero(t, slept)
-			for _, n := range goals {
-				time.Sleep(5 * time.Second)
-				done, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: n, Batch: 2})
-				require.NoError(t, err)
-				require.NotZero(t, done.GroupsMoved)
-			}
+			change(t, job)
 			time.Sleep(time.Until(time.UnixMilli(begin + 25_000)))
 			a.stalled = 23_000 - (source().SleptMS - slept)
 			require.NoError(t, job.Wait())
@@ -84,14 +80,34 @@ func TestUpstreamIsUndisturbed(t *testing.T) {
 		})
 		return a
 	}
+	changes := map[string]func(t *testing.T, job *tasks.Job){
+		"rescaled": func(t *testing.T, job *tasks.Job) {
+			for _, n := range []int{4, 1, 3} {
+				time.Sleep(5 * time.Second)
+				done, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: n, Batch: 2})
+				require.NoError(t, err)
+				require.NotZero(t, done.GroupsMoved)
+			}
+		},
+		"balanced": func(t *testing.T, job *tasks.Job) {
+			for _, shares := range [][]float64{{3, 1}, {1, 3}, {1, 1}} {
+				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "weight", When: route.When{Every: 5000}, Shares: shares}))
+				time.Sleep(7 * time.Second)
+				require.NotZero(t, job.Balanced()[0].MovedGroups)
+			}
+		},
+	}
 	for _, protocol := range []string{"fused", "marker"} {
 		t.Run(protocol, func(t *testing.T) {
-			still, rescaled := run(t, protocol, nil), run(t, protocol, []int{4, 1, 3})
+			still := run(t, protocol, func(*testing.T, *tasks.Job) {})
 			require.Len(t, still.sections, 16)
-			require.Equal(t, still.sections, rescaled.sections)
-			require.Equal(t, still.commits, rescaled.commits)
 			require.InDelta(t, 0, still.stalled, 1e-6)
-			require.InDelta(t, 0, rescaled.stalled, 1e-6, "ms for which the producer did not wait for its next item")
+			for how, change := range changes {
+				changed := run(t, protocol, change)
+				require.Equal(t, still.sections, changed.sections, how)
+				require.Equal(t, still.commits, changed.commits, how)
+				require.InDelta(t, 0, changed.stalled, 1e-6, "%s: ms for which the producer did not wait for its next item", how)
+			}
 		})
 	}
 }
