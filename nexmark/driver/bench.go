@@ -76,13 +76,13 @@ type Report struct {
 	// Autoscaled says how stages were autoscaled.
 	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
 	// Balanced says how the key groups of a stage were distributed in the measured time.
-	Balanced *tasks.Balanced `json:"balance,omitempty"`
-	Version  string          `json:"version"`
-	Go       string          `json:"go"`
-	Cores    int             `json:"cores"`
-	Source   string          `json:"source"`
-	Fsync    string          `json:"fsync"`
-	Settings any             `json:"settings"`
+	Balanced *Balanced `json:"balance,omitempty"`
+	Version  string    `json:"version"`
+	Go       string    `json:"go"`
+	Cores    int       `json:"cores"`
+	Source   string    `json:"source"`
+	Fsync    string    `json:"fsync"`
+	Settings any       `json:"settings"`
 }
 
 // latency collects the ages of rows. Safe for concurrent use.
@@ -189,11 +189,11 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if err != nil {
 		return nil, err
 	}
-	balanced, stopBalance, err := s.balance(ctx, job)
+	balanced, err := s.balance(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	defer stopBalance()
+	defer balanced.end()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	until := func(d time.Duration) error {
@@ -226,7 +226,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	emit.reset()
 	visible.reset()
 	from, stats := s.consumed(job.Status()), log.Stats()
-	before := balanced()
+	balanced.measure(s.CommitInterval)
 	cpu, _ := usage()
 	var heap, heapAfter runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -287,10 +287,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		r.Source = "log"
 	}
 	r.Rescaled, r.Autoscaled = rescaled, autoscaled()
-	if b := balanced(); b != nil {
-		since := b.Since(before)
-		r.Balanced = &since
-	}
+	r.Balanced = balanced.read()
 	if failed != nil {
 		r.Recovery = failed.report()
 	}

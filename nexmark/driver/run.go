@@ -40,7 +40,7 @@ type Summary struct {
 	// Autoscaled says how stages were autoscaled.
 	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
 	// Balanced says how the key groups of a stage were distributed.
-	Balanced *tasks.Balanced `json:"balance,omitempty"`
+	Balanced *Balanced `json:"balance,omitempty"`
 	// Savepoint is the savepoint that was made when the run was asked to stop.
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
@@ -82,7 +82,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		_, _ = rescales.end()
 		return nil, errors.Join(err, stop(), job.Wait())
 	}
-	balanced, stopBalance, err := s.balance(running, job)
+	balanced, err := s.balance(running, job)
 	if err != nil {
 		kill()
 		_, _ = rescales.end()
@@ -104,7 +104,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	err = errors.Join(watch(ctx, job, begin, show), stop())
 	rescaled, rerr := rescales.end()
 	auto := autoscaled()
-	stopBalance()
+	balanced.end()
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, s.explain(ctx, log, o, err)
 	}
 	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
-	sum.Savepoint, sum.Rescaled, sum.Autoscaled, sum.Balanced = made, rescaled, auto, balanced()
+	sum.Savepoint, sum.Rescaled, sum.Autoscaled, sum.Balanced = made, rescaled, auto, balanced.read()
 	return sum, nil
 }
 

@@ -101,6 +101,9 @@ func (e *Env) Command(c *Case, output string) []string {
 		case c.Check > 0 && k == "rescale" && v != "none":
 			add("rate", 2*c.Check) // half a second, in which it is rescaled
 			add(k, amidst(v, c.Check))
+		case c.Check > 0 && k == "balance" && c.balances():
+			add("rate", 2*c.Check) // half a second, in which key groups move
+			add(k, amidstBalance)
 		case c.Check == 0 || e.Shared(k):
 			add(k, v)
 		}

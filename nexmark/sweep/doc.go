@@ -34,5 +34,6 @@
 //	          for each value of a flag
 //
 // The specs meces-f1 to meces-f9 have the shapes of the figures of Meces (USENIX ATC 2022, §5), with its
-// baselines as modes of the same engine (--rescale-mode).
+// baselines as modes of the same engine (--rescale-mode). The specs trilink-* have the shapes of Trilink's:
+// its Table 3 and Figure 7 need no engine (nexmark balance).
 package sweep

@@ -30,6 +30,8 @@ var overValues = map[string]quantity{
 	"back":         {ofRescale("time until the latency is as before a rescale", func(r *driver.Rescaled) driver.MS { return effect(r).Back }), "ms", true},
 	"settled":      {ofRescale("time until a rescale is complete", func(r *driver.Rescaled) driver.MS { return driver.MS(r.SettledMS) }), "ms", false},
 	"groups-moved": {ofRescale("key groups that a rescale moves", func(r *driver.Rescaled) driver.MS { return driver.MS(r.GroupsMoved) }), "key groups", false},
+	"degree":       {balanceColumns[0], "least ÷ greatest", false},
+	"switches":     {balanceColumns[2], "steps", false},
 	"emit-p50":     {latencyOf("emit", false), "ms", true},
 	"emit-p99":     {latencyOf("emit", true), "ms", true},
 }

@@ -15,7 +15,7 @@ import (
 var five = Known{
 	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
 	Setting: func(name string) (exists, free bool) {
-		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late"), name), name != "rate"
+		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late balance dispatch sensors key-ids key-weights drift"), name), name != "rate"
 	},
 }
 
@@ -75,6 +75,9 @@ func TestBuiltins(t *testing.T) {
 	for n := range 9 {
 		require.Contains(t, names, fmt.Sprint("meces-f", n+1))
 	}
+	for _, name := range []string{"trilink-figure15", "trilink-figure16", "trilink-table9", "quick-trilink"} {
+		require.Contains(t, names, name)
+	}
 	require.Contains(t, names, "smoke")
 	for _, name := range names {
 		text, ok := Builtin(name)
@@ -86,7 +89,7 @@ func TestBuiltins(t *testing.T) {
 			require.Equal(t, name, s.Name)
 			steps[i] = len(NewPlan(s, false).Steps())
 		}
-		if !strings.HasSuffix(name, "table2") && name != "quick-table4" && !strings.Contains(name, "meces") {
+		if !strings.HasSuffix(name, "table2") && name != "quick-table4" && !strings.Contains(name, "meces") && !strings.Contains(name, "trilink") {
 			require.Greater(t, steps[1], steps[0], name)
 		}
 	}

@@ -84,6 +84,9 @@ func (r *Row) Outcome() string {
 	if c := r.Bench.Recovery; c != nil {
 		return fmt.Sprintf("state back after %v ms, caught up after %v ms%s", c.Replay, c.CaughtUp, kept)
 	}
+	if b := r.Bench.Balanced; b != nil {
+		return fmt.Sprintf("degree %.3f, %d steps, %.0f events/s%s", b.Mean, b.Switches, r.Bench.Achieved, kept)
+	}
 	if r.Case.Rate == 0 {
 		return fmt.Sprintf("%.0f events/s", r.Bench.Achieved)
 	}
@@ -152,7 +155,7 @@ func (r *Report) HTML(w io.Writer) error {
 		case LogLatency:
 			s.Tables = append(s.Tables, logTable(of(every, LogLatency), r.Overlay))
 		case Over, Timeline:
-			s.Tables = append(s.Tables, rescaleTable(of(every, t.kind)))
+			s.Tables = append(s.Tables, rescaleTable(of(every, t.kind)), balanceTable(of(every, t.kind)))
 		case Recovery:
 			if list := of(every, Recovery); len(list) > 0 {
 				s.Tables = append(s.Tables, recoveryTable(list), publishedTable4())
