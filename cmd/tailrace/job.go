@@ -96,7 +96,7 @@ func newJob() *cobra.Command {
 
 A job is described by the program that can run it (nexmark plan, say). The task manager
 gives its tasks to workers: processes of that program (nexmark worker).`,
-	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobRescale(), newJobWait(), newJobDelete(), newJobLogs(), newDeadLetters())
+	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobRescale(), newJobBalance(), newJobWait(), newJobDelete(), newJobLogs(), newDeadLetters())
 }
 
 func oneJob(cmd *cobra.Command, args []string) error {
@@ -419,7 +419,7 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Rescale != "" {
 			fmt.Fprintf(t, "\t%s\n", j.Rescale)
 		}
-		for _, text := range j.Autoscale {
+		for _, text := range slices.Concat(j.Autoscale, j.Balance) {
 			fmt.Fprintf(t, "\t%s\n", text)
 		}
 		for _, task := range j.Tasks {
@@ -443,7 +443,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	if j.Rescale != "" {
 		fmt.Fprintf(w, "  %s\n", j.Rescale)
 	}
-	for _, text := range j.Autoscale {
+	for _, text := range slices.Concat(j.Autoscale, j.Balance) {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",

@@ -115,8 +115,10 @@ func (b *Balancer) State() State {
 	return c
 }
 
-// Run balances the stage until ctx ends.
-func (b *Balancer) Run(ctx context.Context) {
+// Run balances the stage until ctx ends, or stop is closed. It ends its step before it stops: where
+// nothing else continues it, the stage would keep a goal that is not reached, under which there is no
+// other step.
+func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 	core := route.NewCore(b.request.When, b.plan)
 	each := every
 	if e := time.Duration(b.request.When.Every) * time.Millisecond; e > 0 {
@@ -127,6 +129,8 @@ func (b *Balancer) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			return
+		case <-stop:
 			return
 		case <-tick.C:
 		}
@@ -169,10 +173,8 @@ func (b *Balancer) decided(d *route.Decision, by []int64) {
 
 // step carries out a decision.
 func (b *Balancer) step(ctx context.Context, s *route.Sample, d *route.Decision) {
-	// A step that was started is not given up when another balancer takes over: the stage would keep a goal
-	// that is not reached, under which there is no step. It ends with the job.
-	r, err := b.job.Rescale(context.WithoutCancel(ctx), rescale.Request{Stage: b.request.Stage, Tasks: s.Tasks, Owners: d.Owners, Have: s.Owners, ID: "balance"})
-	if errors.Is(err, runtime.ErrEnded) || errors.Is(err, rescale.ErrStageEnded) {
+	r, err := b.job.Rescale(ctx, rescale.Request{Stage: b.request.Stage, Tasks: s.Tasks, Owners: d.Owners, Have: s.Owners, ID: "balance"})
+	if ctx.Err() != nil || errors.Is(err, runtime.ErrEnded) || errors.Is(err, rescale.ErrStageEnded) {
 		return
 	}
 	b.mu.Lock()

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,7 @@ import (
 // balancer is what balances a stage.
 type balancer struct {
 	*balance.Balancer
-	stop context.CancelFunc
+	stop chan struct{}
 }
 
 // Balance distributes the key groups of a stage over its tasks as r says, from now on until this
@@ -45,11 +44,11 @@ func (j *Job) Balance(r balance.Request) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if old := j.balancers[r.Stage]; old != nil {
-		old.stop()
+		close(old.stop)
 	}
-	ctx, stop := context.WithCancel(j.ctx)
+	stop := make(chan struct{})
 	j.balancers[r.Stage] = &balancer{b, stop}
-	j.beside.Go(func() { b.Run(ctx) })
+	j.beside.Go(func() { b.Run(j.ctx, stop) })
 	return nil
 }
 

@@ -168,6 +168,8 @@ type Job struct {
 	Rescale string `json:"rescale,omitempty"`
 	// Autoscale says how stages are autoscaled, a sentence for each.
 	Autoscale []string `json:"autoscale,omitempty"`
+	// Balance says how the key groups of stages are balanced, a sentence for each.
+	Balance []string `json:"balance,omitempty"`
 }
 
 // Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
@@ -234,7 +236,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
 		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
-		Rescale: said.Rescale, Autoscale: said.Autoscale,
+		Rescale: said.Rescale, Autoscale: said.Autoscale, Balance: said.Balance,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")

@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // ErrUnderWay is in the error of AwaitRescale when a rescale has no outcome yet: it continues.
@@ -17,7 +18,7 @@ var ErrUnderWay = errors.New("the rescale continues")
 
 // Rescale asks for key groups of a running job to be moved between the tasks of a stage, and returns
 // the number of the request, which AwaitRescale waits for. It replaces a request for that stage that
-// has no outcome yet. What the job's settings do not allow is refused at once. With Cancel and no
+// has no outcome yet; with Have it is refused then. What the job's settings do not allow is refused at once. With Cancel and no
 // stage, it is for all stages whose key groups can move.
 func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescale) (number uint64, err error) {
 	v, err := store.Look(ctx)
@@ -55,9 +56,12 @@ func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescal
 			number = max(number, old.Number+1)
 		}
 		for _, stage := range of {
+			if r.Have != nil && slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage }) {
+				return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
+			}
 			j.Rescale = slices.DeleteFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
 			j.Rescale = append(j.Rescale, meta.Rescale{
-				Stage: stage, Number: number, Tasks: r.Tasks, Strategy: r.Strategy, Owners: r.Owners, Batch: r.Batch, Mode: r.Mode, ID: r.ID, Cancel: r.Cancel,
+				Stage: stage, Number: number, Tasks: r.Tasks, Strategy: r.Strategy, Owners: r.Owners, Have: r.Have, Batch: r.Batch, Mode: r.Mode, ID: r.ID, Cancel: r.Cancel,
 			})
 		}
 		return nil

@@ -20,10 +20,11 @@ type JobStatus struct {
 	Phase  Phase        `json:"phase"`
 	Detail string       `json:"detail,omitempty"`
 	Tasks  []TaskStatus `json:"tasks"`
-	// Rescale says how far a rescale is; empty if none is under way. Autoscale says how stages are
-	// autoscaled; the server fills it in.
+	// Rescale says how far a rescale is; empty if none is under way. Autoscale and Balance say how stages
+	// are autoscaled and balanced; the server fills them in.
 	Rescale   string   `json:"rescale,omitempty"`
 	Autoscale []string `json:"autoscale,omitempty"`
+	Balance   []string `json:"balance,omitempty"`
 }
 
 // TaskStatus is one task of a Status.

@@ -34,6 +34,8 @@ type Job struct {
 	Rescale []Rescale `json:"rescale,omitempty"`
 	// Auto are the stages that are autoscaled, with their bounds.
 	Auto []tasks.Autoscale `json:"auto,omitempty"`
+	// Balance are the stages whose key groups are distributed as their load demands.
+	Balance []tasks.Balance `json:"balance,omitempty"`
 }
 
 // Rescale is a request to move key groups of a stage (tasks.Rescale).
@@ -44,6 +46,7 @@ type Rescale struct {
 	Tasks    int    `json:"tasks,omitempty"`
 	Strategy string `json:"strategy,omitempty"`
 	Owners   []int  `json:"owners,omitempty"`
+	Have     []int  `json:"have,omitempty"`
 	Batch    int    `json:"batch,omitempty"`
 	Mode     string `json:"mode,omitempty"`
 	ID       string `json:"id,omitempty"`

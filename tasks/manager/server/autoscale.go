@@ -76,23 +76,35 @@ func (r *term) scale(ctx context.Context, wg *sync.WaitGroup) {
 
 // run scales the stage until ctx ends.
 func (s *scaler) run(ctx context.Context) {
-	index := 0
-	for index < len(s.spec.Plan.Stages) && s.spec.Plan.Stages[index].Name != s.Stage {
-		index++
-	}
-	if index == len(s.spec.Plan.Stages) {
+	index := s.index()
+	if index < 0 || !s.known(ctx) {
 		return // jobs.Autoscale has refused it
-	}
-	for s.read(ctx); s.layout.Load() == nil; s.read(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(200 * time.Millisecond):
-		}
 	}
 	scaler := autoscale.New(s, s.server.opt.Log, s.server.opt.Logger.With("job", s.job), index, s.Request)
 	s.scaler.Store(scaler)
 	scaler.Run(ctx)
+}
+
+// index returns the stage's in the plan, -1: the job has no such stage.
+func (s *scaler) index() int {
+	for i := range s.spec.Plan.Stages {
+		if s.spec.Plan.Stages[i].Name == s.Stage {
+			return i
+		}
+	}
+	return -1
+}
+
+// known reads the layout until there is one. It reports false if ctx ends before.
+func (s *scaler) known(ctx context.Context) bool {
+	for s.read(ctx); s.layout.Load() == nil; s.read(ctx) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return true
 }
 
 // read reads the layout as of the newest plan; if the log does not answer, the one before stays.

@@ -151,7 +151,7 @@ func (r *term) move(life context.Context, name string, tell func(func()), wg *sy
 func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id string, tell func(func())) (done bool) {
 	var asked []rescale.Request
 	for _, a := range d.asked {
-		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
+		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Have: a.Have, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
 	}
 	for {
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
@@ -289,11 +289,11 @@ func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
 	return rescaler.FinishStep(ctx)
 }
 
-// status is the core's status, with the progress of rescales and what autoscales.
+// status is the core's status, with the progress of rescales and what autoscales and balances.
 func (r *term) status() manager.Status {
 	s := r.core.Status()
 	for i := range s.Jobs {
-		s.Jobs[i].Autoscale = r.autoscaled(s.Jobs[i].Name)
+		s.Jobs[i].Autoscale, s.Jobs[i].Balance = r.autoscaled(s.Jobs[i].Name), r.balanced(s.Jobs[i].Name)
 		d := r.drives[s.Jobs[i].Name]
 		if d == nil {
 			continue

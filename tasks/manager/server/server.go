@@ -154,10 +154,12 @@ type term struct {
 	pending map[string]*pendingSavepoint // savepoints in progress, by job
 	drives  map[string]*drive            // rescales in progress, by job
 	scalers map[scaled]*scaler
-	addrs   []string                      // of the workers
-	changed map[string]bool               // jobs whose state is to be written
-	streams map[string]context.CancelFunc // by address
-	input   chan func()                   // inputs of the core, run by the loop
+	// balancers are those of jobs' stages.
+	balancers map[balanced]*balancer
+	addrs     []string                      // of the workers
+	changed   map[string]bool               // jobs whose state is to be written
+	streams   map[string]context.CancelFunc // by address
+	input     chan func()                   // inputs of the core, run by the loop
 }
 
 // lead is the loop. It returns why the term of leadership has ended.
@@ -171,7 +173,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, changed: map[string]bool{}, input: make(chan func(), 64),
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, balancers: map[balanced]*balancer{}, changed: map[string]bool{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -231,6 +233,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		r.abandon()
 		r.refresh()
 		r.scale(ctx, &wg)
+		r.balance(ctx, &wg)
 		r.listen(ctx, tell, &wg)
 	}
 }
