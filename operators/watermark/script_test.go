@@ -130,11 +130,15 @@ func (s *scene) job(kind string, words []string) {
 			}
 			return operators.Handler2[hit, hit]{Left: show, Right: show}
 		}))
-	case "timers": // an item of N sets a timer at N
+	case "timers": // an item of N sets a timer at N, or deletes the one at −N
 		rows = timed(operators.Process(in, "timers", func(c *operators.Context[string, string]) operators.Handler[hit] {
 			return operators.Handler[hit]{
 				Item: func(h *hit) {
 					c.Emit(fmt.Sprintf("item at %d, watermark %s", c.Time(), timeOf(c.Watermark())), c.Time())
+					if h.N < 0 {
+						c.DeleteEventTimer(-h.N)
+						return
+					}
 					c.SetEventTimer(h.N)
 				},
 				Timers: operators.Timers{OnEvent: func(t int64) {
