@@ -26,7 +26,14 @@ type kind[K comparable] struct {
 func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow {
 	key := func(r *model.Row) K { return k.to(model.KeyOf(n.Key, n.Fn, r)) }
 	if n.Op == model.KeyBy {
-		return k.flow(operators.KeyBy(s, b.name, k.sd, key, b.route(n)...))
+		opts := b.route(n)
+		switch {
+		case n.Clocks == model.KeyClocks:
+			opts = append(opts, operators.WatermarkPer(operators.Key, ms(n.Delay)))
+		case n.Clocks > 0:
+			opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
+		}
+		return k.flow(operators.KeyBy(s, b.name, k.sd, key, opts...))
 	}
 	if n.Agg == 0 {
 		panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), operators.Counting[model.Row](), b.route(n)...)

@@ -20,12 +20,13 @@ type total struct {
 	keys      map[model.KeyKind]int
 	serdes    map[model.Serde]int
 	protocols map[string]int
+	clocks    map[string]int
 }
 
 func newTotal() *total {
 	return &total{
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
-		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{},
+		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{}, clocks: map[string]int{},
 	}
 }
 
@@ -51,6 +52,14 @@ func (a *total) add(j *model.Job, p *Played) {
 			a.keys[n.Key]++
 		}
 		a.serdes[n.Serde]++
+		if n.Clocks != 0 {
+			a.clocks[fmt.Sprint(n.Clocks)]++
+			for k := range j.Nodes { // what follows them
+				if x := &j.Nodes[k]; slices.Contains(x.In, i) {
+					a.clocks[string(x.Op)]++
+				}
+			}
+		}
 	}
 }
 
@@ -60,6 +69,7 @@ func (a *total) log(t *testing.T) {
 	t.Log(counted("keys", a.keys))
 	t.Log(counted("serdes", a.serdes))
 	t.Log(counted("protocols", a.protocols))
+	t.Log(counted("clocks", a.clocks))
 	t.Log(counted("faults", a.played.Faults))
 	t.Log(counted("points", a.played.Points))
 }

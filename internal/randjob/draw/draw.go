@@ -97,6 +97,7 @@ func (d *drawing) job() *model.Job {
 	}
 	d.settings()
 	d.faults()
+	d.clocks()
 	return d.j
 }
 

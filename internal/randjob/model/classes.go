@@ -85,6 +85,9 @@ func Classes(j *Job) (classes []Class, refused string, err error) {
 		classes = append(classes, c)
 	}
 	why, err := s.check()
+	if err == nil {
+		err = j.checkClocks()
+	}
 	if refused == "" {
 		refused = why
 	}

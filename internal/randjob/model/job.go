@@ -34,7 +34,7 @@ const (
 	Pick      Op = "Pick"   // Out
 
 	// Stream → keyed stream.
-	KeyBy        Op = "KeyBy"        // Key, Fn, Groups, Parallelism
+	KeyBy        Op = "KeyBy"        // Key, Fn, Clocks, Delay, Groups, Parallelism
 	PreAggregate Op = "PreAggregate" // Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Groups, Parallelism; with CombineWindows
 
 	// Keyed stream → keyed stream.
@@ -113,8 +113,13 @@ type Node struct {
 	Trigger                            Trigger
 	Over                               Over
 	Groups, Parallelism                int
+	Clocks                             int   // of event time: KeyClocks, or so many for each key group; 0: the task's
+	Delay                              int64 // of clocks
 	Source                             *SourceData
 }
+
+// KeyClocks is Node.Clocks of a clock for each key.
+const KeyClocks = -1
 
 // Trigger names a trigger of windows.
 type Trigger string
