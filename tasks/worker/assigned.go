@@ -239,6 +239,9 @@ func (w *worker) follow(ctx context.Context, job string, h runtime.Handover) {
 
 // observe is told the steps of tasks: the manager waits for newcomers.
 func (w *worker) observe(e observe.Event) {
+	if w.opt.Observer != nil {
+		w.opt.Observer(e)
+	}
 	if e.Step == observe.RescaleSilent {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // TLS names the PEM files of a process: its certificate, its key, and the certificate of the
@@ -54,6 +55,8 @@ type Options struct {
 	// QueueBytes bounds the bytes that wait in this process to be appended.
 	QueueBytes int64
 	Logger     *slog.Logger
+	// Observer is told the steps of the tasks; it may be nil.
+	Observer observe.Observer
 }
 
 // Flags adds the settings to a program's flags, and sets their defaults.

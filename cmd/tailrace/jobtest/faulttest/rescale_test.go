@@ -24,13 +24,22 @@ var _ = Describe("a stage on workers is rescaled", func() {
 	for _, protocol := range []string{"fused", "marker"} {
 		It("under "+protocol, func() { world.Lasting(func(times int) { rescaled(protocol, times) }) })
 	}
-	for i, f := range outages {
-		for n, protocol := range []string{"fused", "marker"} {
-			name := fmt.Sprintf("under %s, with %s", protocol, f.name)
-			if proctest.Drawn("jobs are rescaled: "+name, 2*i+n, 4) {
-				It(name, func() { world.Lasting(func(times int) { rescaledWithout(f.away, f.back, protocol, times) }) })
+	// One ordinary run in four takes one of these, make matrices all.
+	n := 0
+	drawn := func(f func(protocol string, times int), what string) {
+		for _, protocol := range []string{"fused", "marker"} {
+			name := fmt.Sprintf("under %s, %s", protocol, what)
+			if proctest.Drawn("jobs are rescaled: "+name, n, 4*2*(len(outages)+len(points))) {
+				It(name, func() { world.Lasting(func(times int) { f(protocol, times) }) })
 			}
+			n++
 		}
+	}
+	for _, f := range outages {
+		drawn(func(protocol string, times int) { rescaledWithout(f.away, f.back, protocol, times) }, "with "+f.name)
+	}
+	for _, step := range points {
+		drawn(func(protocol string, times int) { killedAt(step, protocol, times) }, fmt.Sprintf("a worker is killed where %q", step))
 	}
 	// make rescale-faults
 	for n := range number("TAILRACE_RESCALES", 0) / rescalesPerJob {

@@ -1,0 +1,70 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/crash/walk"
+	"tailrace.dev/tailrace/internal/proctest"
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/worker"
+)
+
+// points are the points of a rescale that a worker comes to.
+var points = []observe.Step{observe.RescaleSilent, observe.RescaleReleasing, observe.RescaleReleased, observe.RescaleTaking, observe.RescaleTaken}
+
+// TestMain runs the tests, or, as the first argument says, a worker for the queries of NEXMark that kills
+// itself at a point.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != "worker" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	o := worker.Options{Program: driver.Program, Build: driver.Build, Version: driver.Version(), Observer: walk.Observe}
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	o.Flags(flags)
+	flags.String("log-level", "", "")
+	point := flags.String("point", "", "")
+	err := flags.Parse(os.Args[2:])
+	if err == nil {
+		crash.Arm(crash.Point(*point), 1)
+		err = worker.Run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// killedAt rescales a job, and one of its two workers dies when it comes to a point of that. Another one
+// replaces it: the goal is reached, and so is the next one.
+func killedAt(step observe.Step, protocol string, times int) {
+	self, err := os.Executable()
+	Expect(err).NotTo(HaveOccurred())
+	w := world.New()
+	w.WorkerOf(&proctest.Binaries{Nexmark: self}, "w0", "--point", string(walk.At(step)))
+	w.Worker("w1")
+	w.Workers(2)
+	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol})
+	w.Grown(j, 2000)
+	request := ask(w, j, 6)
+	Eventually(func() int { return w.PID("w0") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
+	w.Kill("w0") // it is no longer expected to run
+	w.Worker("w2")
+	reached(w, j, request, 6)
+	reached(w, j, ask(w, j, 1), 1)
+	w.Finish(j)
+	j.Right()
+}
