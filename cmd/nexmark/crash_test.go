@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +73,9 @@ func beVictim(s string) int {
 	v.Settings.Checkpoints, v.Settings.SnapshotInterval = store, 3*time.Millisecond
 	v.Settings.TrimBytes, v.Settings.TrimInterval = 1, time.Millisecond
 	v.Settings.Observer = walk.Observe
+	if len(v.Settings.Rescales) > 0 {
+		v.Settings.Observer = tellSteps
+	}
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	var show func(driver.Live)
@@ -95,6 +99,15 @@ func beVictim(s string) int {
 		}
 	}
 	return 0
+}
+
+// tellSteps is walk.Observe that first prints each step of a rescale, so that who kills the process knows
+// what it had done.
+func tellSteps(e observe.Event) {
+	if slices.Contains(walk.OfRescales(), walk.At(e.Step)) {
+		fmt.Fprintln(os.Stderr, e.Step)
+	}
+	walk.Observe(e)
 }
 
 // run runs the victim and returns whether it was killed.

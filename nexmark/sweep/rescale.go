@@ -149,7 +149,7 @@ func rescaleClaims(all []*cell) []Claim {
 	var groups []*group
 	for _, c := range all {
 		i := slices.IndexFunc(c.rows, func(r *Row) bool { return r.rescaled() != nil })
-		if c.Over != "rescale-mode" || i < 0 || c.void || c.failed > 0 {
+		if c.Over != "rescale-mode" || i < 0 || c.void || c.failed > 0 || c.Settings["surge"] != "" { // a surge has a peak of its own
 			continue
 		}
 		peak, ok := c.value(overValues["peak"].measure)

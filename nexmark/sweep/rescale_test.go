@@ -98,7 +98,15 @@ func TestRescale(t *testing.T) {
 	require.Contains(t, html.String(), "Rescales")
 	require.Contains(t, html.String(), "at least 5 times")
 
-	// What an answer disproves, or what was not measured, confirms nothing.
+	// A surge has a peak of its own. What an answer disproves, or what was not measured, confirms nothing.
+	for _, row := range rows {
+		row.Case.Settings["surge"] = "1s:1s=2000"
+	}
+	require.Empty(t, rescaleClaims(cells(rows)))
+	for _, row := range rows {
+		delete(row.Case.Settings, "surge")
+	}
+	require.Len(t, rescaleClaims(cells(rows)), 3)
 	for _, row := range rows {
 		if row.Case.Check > 0 {
 			row.Check.Right = false
