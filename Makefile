@@ -67,7 +67,7 @@ rescale-faults: ## 100 random rescales of jobs on workers, a process killed or s
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)
-rescale-kills: ## a process that rescales all the time is killed with SIGKILL 100 times at random moments (TAILRACE_KILLS=N for others), and another at each point of a rescale
+rescale-kills: ## a process that rescales all the time is killed with SIGKILL at random moments, 100 of them in the middle of a rescale (TAILRACE_KILLS=N for others), and another at each point of a rescale
 	TAILRACE_KILLS=$${TAILRACE_KILLS:-100} TAILRACE_DRAW=all go test -v -timeout 60m -run 'TestKilledWhileRescaling|TestKilledAtEveryPointOfARescale' ./cmd/nexmark
 rescale-flat: ## 64 rescales a minute for 10 minutes: disk, memory and goroutines stay flat (TAILRACE_MINUTES=N for others)
 	TAILRACE_MINUTES=$${TAILRACE_MINUTES:-10} go test -v -timeout 120m -run TestManyRescalesLeaveNothing ./tasks

@@ -150,9 +150,9 @@ func killedAt(t *testing.T, point crash.Point, times int, r *rescaling) bool {
 
 // A process that rescales all the time is killed with SIGKILL at random moments, and started again,
 // until it ends: it reaches the goals while there is input, and the rows are the oracle's.
-// TAILRACE_KILLS=N kills N times in all (make rescale-kills).
+// TAILRACE_KILLS=N repeats that until N of these moments were in the middle of a rescale (make rescale-kills).
 func TestKilledWhileRescaling(t *testing.T) {
-	wanted := 6
+	wanted := 3
 	if v := os.Getenv("TAILRACE_KILLS"); v != "" {
 		var err error
 		wanted, err = strconv.Atoi(v)
@@ -161,7 +161,7 @@ func TestKilledWhileRescaling(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 20_000, 2, 2*time.Second)
 	total, moving, jobs, reached := 0, 0, 0, 0
-	for seed := uint64(0); total < wanted; seed++ {
+	for seed := uint64(0); moving < wanted && total < 10*wanted; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 23))
 		var goals []int
 		for range 8 {
@@ -177,7 +177,7 @@ func TestKilledWhileRescaling(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- cmd.Wait() }()
 				var after <-chan time.Time
-				if kills < 4 && total < wanted {
+				if kills < 4 && moving < wanted {
 					after = time.After(time.Duration(100+rng.IntN(400)) * time.Millisecond)
 				}
 				var err error
@@ -208,7 +208,7 @@ func TestKilledWhileRescaling(t *testing.T) {
 	}
 	t.Logf("killed %d times, %d of them between the steps of a rescale, no row lost or doubled; %d of %d jobs had input until all goals were reached", total, moving, reached, jobs)
 	if !t.Failed() {
-		require.True(t, moving > 0 || wanted < 50, "no process died while key groups moved: the test shows nothing")
+		require.GreaterOrEqual(t, moving, wanted, "too few processes died in the middle of a rescale: the test shows nothing")
 		require.Positive(t, reached, "no job lived until its goals were reached: the test shows nothing")
 	}
 }
