@@ -174,6 +174,20 @@ func TestRescueAfterTwoDisksAreLost(t *testing.T) {
 // The power of all nodes fails, with --fsync interval: none of them has everything that was
 // acknowledged, and the sequencers know it.
 func TestRescueAfterATotalPowerLoss(t *testing.T) {
+	// What a disk keeps is drawn for each of its writes, whose number depends on the machine's speed: a
+	// draw in which a replica of each shard keeps everything shows nothing.
+	for seed := range uint64(20) {
+		var lost uint64
+		require.True(t, t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { lost = rescuedAfterATotalPowerLoss(t, seed) }))
+		if lost > 0 {
+			return
+		}
+	}
+	require.Fail(t, "nothing was ever lost")
+}
+
+// rescuedAfterATotalPowerLoss returns what rescue reports as lost.
+func rescuedAfterATotalPowerLoss(t *testing.T, seed uint64) (lost uint64) {
 	disks := make([]*vfs.Mem, 3)
 	c := newLocalAs(t, 1, 3, func(c *local) {
 		c.fsyncInterval = time.Hour
@@ -186,7 +200,7 @@ func TestRescueAfterATotalPowerLoss(t *testing.T) {
 	l := c.open(t)
 	defer l.Close()
 	want := load(t, l, "a", 40)
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(seed, 2))
 	for i := range disks {
 		disks[i] = disks[i].CrashClone(rng)
 	}
@@ -196,7 +210,8 @@ func TestRescueAfterATotalPowerLoss(t *testing.T) {
 	for i := range disks {
 		c.node(i)
 	}
-	lost := c.rescue(t)
-	require.NotZero(t, lost)
-	afterRescue(t, l, want, lost)
+	if lost = c.rescue(t); lost > 0 {
+		afterRescue(t, l, want, lost)
+	}
+	return lost
 }
