@@ -14,7 +14,9 @@ const checkEvery = 64
 // run in the stage of the flow, and nothing is exchanged (Trilink §4.3, Ahead KeyBy). The flow must
 // be partitioned by the key already: partition returns the partition, from 0, that the source has
 // all items of a key in. The flow comes from a source, or from one through Forward. The partitions
-// are the key groups of the state, and so they bound the stage's parallelism.
+// are the key groups of the state, and so they bound the stage's parallelism. Event time moves with
+// each batch of the source: an Eager window has a result for each of them that changes it, and not
+// one a commit.
 //
 // One item in 64 is checked: if it came in another partition than the key's, the task fails with an
 // error that names both. key must not keep the item; the key may alias it.

@@ -18,7 +18,7 @@ import (
 // that occurred four times produces a row, so the rows show what a crash loses or counts twice.
 var count = &Workload{
 	Name: "count", Former: 9, Title: "events by key, with any number of keys",
-	Options: []*Option{countKeys}, Plan: countPlan, Answer: countAnswer,
+	Options: []*Option{countKeys, exchange}, Plan: countPlan, Answer: countAnswer,
 }
 
 var countKeys = &Option{
@@ -61,19 +61,40 @@ func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) 
 	events := query.Events(job, src, p.Logged)
 	n := p.keys()
 	keys := operators.Map(events, func(r *event.Raw) int64 { return countedKey(*r, n) }).With(serde.Int64)
-	byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })
-	all := operators.Process(byKey, "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
-		n := operators.NewValue[int64](c, "n", serde.Int64)
-		return operators.Handler[int64]{Item: func(*int64) {
-			v := n.Upsert()
-			if *v++; *v == often {
+	var all operators.KeyedStream[int64, query.Counted]
+	if p.Value(exchange) == "global" {
+		all = countMerged(keys)
+	} else {
+		byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })
+		all = operators.Process(byKey, "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
+			n := operators.NewValue[int64](c, "n", serde.Int64)
+			return operators.Handler[int64]{Item: func(*int64) {
+				v := n.Upsert()
+				if *v++; *v == often {
+					c.Emit(query.Counted{Key: c.Key()}, c.Time())
+				}
+			}}
+		})
+	}
+	rows := operators.Map(all, func(kv *operators.KV[int64, query.Counted]) query.Counted { return kv.Value }).With(countedSerde)
+	query.Emit(rows, out, appendCounted)
+	return job.Plan()
+}
+
+// countMerged merges what the partitions have counted. What a partition has beyond often decides
+// nothing, and so it is not sent.
+func countMerged(keys operators.Stream[int64]) operators.KeyedStream[int64, query.Counted] {
+	counts := operators.GlobalMerge(keys, "keys", serde.Int64, func(k *int64) int64 { return *k }, operators.Counting[int64](),
+		func(old, _ *int64) bool { return *old < often })
+	return operators.Process(operators.AsStream(counts), "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
+		emitted := operators.NewValue(c, "emitted", serde.Unit)
+		return operators.Handler[int64]{Item: func(n *int64) {
+			if *n >= often && emitted.Get() == nil {
+				emitted.Upsert()
 				c.Emit(query.Counted{Key: c.Key()}, c.Time())
 			}
 		}}
 	})
-	rows := operators.Map(all, func(kv *operators.KV[int64, query.Counted]) query.Counted { return kv.Value }).With(countedSerde)
-	query.Emit(rows, out, appendCounted)
-	return job.Plan()
 }
 
 func countAnswer(p *Params, events generator.Config) (rows []string, err error) {

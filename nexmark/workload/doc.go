@@ -17,6 +17,8 @@
 //	lvd, bridge   low voltage and bridge crown (Trilink, section 6)
 //	ride          rides that last too long: each key has two items (Trilink, section 3.1)
 //
+// What kw, ysb, lvd and count exchange between their stages is an option (exchange.go).
+//
 // NEXMark's queries, which package query defines, have numbers (--query 5) and the names q1, q2, …;
 // all other workloads have names only (--workload count).
 package workload

@@ -16,7 +16,7 @@ import (
 // and no key's items are out of order.
 var kw = &Workload{
 	Name: "kw", Title: "sums by key and window; the clock of one of three sources is slow",
-	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay},
+	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, exchange, mergeItems},
 	Plan:    kwPlan, Answer: kwAnswer,
 	KeyFields: 2, // a late item replaces its window's row
 	Delay: func(p *Params, events generator.Config) time.Duration {
@@ -98,14 +98,14 @@ func kwPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	}
 	job := operators.NewJob("kw")
 	events := query.Begin(job, src, kwSerde, p.Logged)
-	byKey := operators.KeyBy(events.With(kwByKey), "keys", serde.Int64, func(v *kwItem) int64 { return v.Key }, p.clocks(in))
+	key := func(v *kwItem) int64 { return v.Key }
 	win := operators.Tumbling(p.duration(window, kwWindow))
 	opts := []operators.WindowOption{operators.Emit(p.Emission), operators.Lateness(p.duration(lateness, 0))}
 	if p.Value(late) == "each" {
 		opts = append(opts, operators.EachLate())
 	}
 	if p.Value(aggregate) == "list" {
-		lists := operators.AggregateWindows(byKey, win, operators.Aggregator[kwItem, []int64]{
+		lists := windowed(p, in, events.With(kwByKey), "keys", key, win, operators.Aggregator[kwItem, []int64]{
 			Add:   func(acc *[]int64, v *kwItem, _ int64) { *acc = append(*acc, v.N) },
 			Merge: func(acc, other *[]int64) { *acc = append(*acc, *other...) },
 			Acc:   serde.Slice(serde.Int64),
@@ -118,9 +118,10 @@ func kwPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 		}), out, appendKw)
 		return job.Plan()
 	}
-	sums := operators.AggregateWindows(byKey, win, operators.Aggregator[kwItem, int64]{
+	sums := windowed(p, in, events.With(kwByKey), "keys", key, win, operators.Aggregator[kwItem, int64]{
 		Add:   func(acc *int64, v *kwItem, _ int64) { *acc += v.N },
 		Merge: func(acc, other *int64) { *acc += *other },
+		Acc:   serde.Int64,
 	}, opts...)
 	query.Emit(kwRows(sums, func(sum *int64) int64 { return *sum }), out, appendKw)
 	return job.Plan()

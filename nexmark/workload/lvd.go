@@ -18,7 +18,7 @@ import (
 // wrong by an amount of its own.
 var lvd = &Workload{
 	Name: "lvd", Title: "low voltage, by sensor",
-	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay},
+	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay, exchange, mergeItems},
 	Plan:    lvdPlan, Answer: lvdAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration {
 		return 2*lvdMost*p.duration(skew, lvdSkew) + events.Disorder
@@ -142,10 +142,11 @@ func lvdPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	}
 	job := operators.NewJob("lvd")
 	events := query.Begin(job, src, lvdSerde, p.Logged)
-	bySensor := operators.KeyBy(events.With(lvdBySensor), "readings", serde.Int64, func(v *lvdReading) int64 { return v.Sensor }, p.clocks(in))
-	means := operators.AggregateWindows(bySensor, operators.Tumbling(p.duration(window, lvdWindow)), operators.Aggregator[lvdReading, lvdMean]{
-		Add: func(acc *lvdMean, v *lvdReading, _ int64) { acc.Sum, acc.N = acc.Sum+v.MV, acc.N+1 },
-		Acc: lvdMeanSerde,
+	sensor := func(v *lvdReading) int64 { return v.Sensor }
+	means := windowed(p, in, events.With(lvdBySensor), "readings", sensor, operators.Tumbling(p.duration(window, lvdWindow)), operators.Aggregator[lvdReading, lvdMean]{
+		Add:   func(acc *lvdMean, v *lvdReading, _ int64) { acc.Sum, acc.N = acc.Sum+v.MV, acc.N+1 },
+		Merge: func(acc, other *lvdMean) { acc.Sum, acc.N = acc.Sum+other.Sum, acc.N+other.N },
+		Acc:   lvdMeanSerde,
 	})
 	alarms := operators.Process(means, "alarms", func(c *operators.Context[int64, lvdRow]) operators.Handler[operators.Windowed[lvdMean]] {
 		run := operators.NewValue(c, "run", lvdRunSerde)

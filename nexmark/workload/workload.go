@@ -88,6 +88,11 @@ func (w *Workload) check(p *Params) error {
 			return fmt.Errorf("%s: %s %q: %w", w, o.Flag, p.Value(o), err)
 		}
 	}
+	if slices.Contains(w.Options, exchange) {
+		if err := w.checkExchange(p); err != nil {
+			return fmt.Errorf("%s: %w", w, err)
+		}
+	}
 	if slices.Contains(w.Options, grain) {
 		return p.checkGrain()
 	}

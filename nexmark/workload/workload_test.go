@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,40 +41,87 @@ func TestAnswers(t *testing.T) {
 		}
 		t.Run(w.Name, func(t *testing.T) {
 			for seed := range uint64(6) {
-				in := &Input{Generator: generator.Config{Seed: seed, Events: 3000, Rate: 150, Base: generator.DefaultBase}, Partitions: 1 + int(seed%3), Delay: time.Second}
-				p := &Params{Logged: seed%2 == 0, Own: small[w.Name]}
-				if w.Delay != nil {
-					in.Generator.Disorder = time.Duration(seed%3) * 700 * time.Millisecond
-					in.Delay = w.Delay(p, in.Generator)
-				}
-				file := filepath.Join(t.TempDir(), "rows")
-				plan, err := w.Build(p, in, query.Output{File: file})
-				require.NoError(t, err)
-				o := optest.Options{Parallelism: 1 + int(seed%4), Groups: 8, Seed: seed}
-				if seed > 0 {
-					o.CrashEvery = 40
-				}
-				rep, err := optest.Run(plan, o)
-				require.NoError(t, err)
-				require.Zero(t, rep.Late)
-				stages := ""
-				for _, s := range plan.Stages {
-					stages += s.Name + " "
-				}
-				require.Contains(t, stages, "events ")
-				require.Contains(t, stages, "rows ")
-				require.Equal(t, p.Logged, strings.Contains(stages, "input "), stages)
-
-				want, err := w.Right(p, in.Generator)
-				require.NoError(t, err)
-				require.NotEmpty(t, want)
-				b, err := os.ReadFile(file)
-				require.NoError(t, err)
-				rows := slices.Collect(strings.Lines(string(b)))
-				rows = w.Last(rows)
-				require.Equal(t, want, rows)
+				answers(t, w, small[w.Name], seed)
 			}
 		})
+	}
+}
+
+// answers compares the rows of 20 s of events with the right answer.
+func answers(t *testing.T, w *Workload, own map[string]string, seed uint64) {
+	in := &Input{Generator: generator.Config{Seed: seed, Events: 3000, Rate: 150, Base: generator.DefaultBase}, Partitions: 1 + int(seed%3), Delay: time.Second}
+	p := &Params{Logged: seed%2 == 0, Own: own}
+	if w.Delay != nil {
+		in.Generator.Disorder = time.Duration(seed%3) * 700 * time.Millisecond
+		in.Delay = w.Delay(p, in.Generator)
+	}
+	file := filepath.Join(t.TempDir(), "rows")
+	plan, err := w.Build(p, in, query.Output{File: file})
+	require.NoError(t, err)
+	o := optest.Options{Parallelism: 1 + int(seed%4), Groups: 8, Seed: seed}
+	if seed > 0 {
+		o.CrashEvery = 40
+	}
+	rep, err := optest.Run(plan, o)
+	require.NoError(t, err)
+	require.Zero(t, rep.Late)
+	stages := ""
+	for _, s := range plan.Stages {
+		stages += s.Name + " "
+	}
+	require.Contains(t, stages, "events ")
+	require.Contains(t, stages, "rows ")
+	require.Equal(t, p.Logged, strings.Contains(stages, "input "), stages)
+
+	want, err := w.Right(p, in.Generator)
+	require.NoError(t, err)
+	require.NotEmpty(t, want)
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	rows := slices.Collect(strings.Lines(string(b)))
+	rows = w.Last(rows)
+	require.Equal(t, want, rows)
+}
+
+// What is exchanged changes no row.
+func TestExchanges(t *testing.T) {
+	for _, how := range []string{"kw local", "kw local merge-items 7 aggregate list", "kw ahead", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global"} {
+		t.Run(how, func(t *testing.T) {
+			words := strings.Fields(how)
+			w, err := ByName(words[0])
+			require.NoError(t, err)
+			own := maps.Clone(small[w.Name])
+			own["exchange"] = words[1]
+			for i := 2; i < len(words); i += 2 {
+				own[words[i]] = words[i+1]
+			}
+			for seed := range uint64(6) {
+				answers(t, w, own, seed)
+			}
+		})
+	}
+}
+
+// Exchanges that a workload does not have, and options that say nothing together, are refused.
+func TestExchangeOptions(t *testing.T) {
+	for bad, text := range map[string]string{
+		"kw exchange none":                                 "use keyby or local or global or ahead",
+		"kw exchange global":                               "exchange global: windows close, and what is merged globally does not; use keyby, local or ahead",
+		"count exchange local":                             "exchange local: there are no windows to merge; use keyby or global",
+		"lvd exchange ahead":                               "exchange ahead: the source must have all items of a key in one partition; give --partition-by key",
+		"ysb exchange ahead partition-by key grain key":    "exchange ahead: clocks of keys belong to a stream that is exchanged; leave out --grain key",
+		"kw merge-items 7":                                 "merge-items 7: only partial results are merged; give --exchange local",
+		"kw exchange local merge-items -1":                 "use a whole number, 0 to 1073741824",
+		"kw exchange ahead partition-by key merge-items 2": "merge-items 2: only partial results are merged; give --exchange local",
+	} {
+		words, own := strings.Fields(bad), map[string]string{}
+		for i := 1; i < len(words); i += 2 {
+			own[words[i]] = words[i+1]
+		}
+		w, err := ByName(words[0])
+		require.NoError(t, err)
+		_, err = w.Build(&Params{Own: own}, &Input{}, query.Output{})
+		require.ErrorContains(t, err, text, bad)
 	}
 }
 
@@ -105,7 +153,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay}, Options())
+	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, mergeItems}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {

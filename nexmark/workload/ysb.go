@@ -15,7 +15,7 @@ import (
 // campaign has is a table that the seed makes.
 var ysb = &Workload{
 	Name: "ysb", Title: "views of campaigns by window (Yahoo Streaming Benchmark)",
-	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, grain, keyDelay},
+	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, grain, keyDelay, exchange, mergeItems},
 	Plan:    ysbPlan, Answer: ysbAnswer,
 	Revises: true,
 	Delay:   func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
@@ -106,8 +106,8 @@ func ysbPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	views := operators.FilterMap(events, func(v *ysbEvent) (ysbSeen, bool) {
 		return ysbSeen{items.campaigns[v.Ad]}, v.Type == ysbView
 	}).With(ysbSeenSerde)
-	byCampaign := operators.KeyBy(views, "campaigns", serde.Int64, func(v *ysbSeen) int64 { return v.Campaign }, p.clocks(in))
-	counts := operators.CountWindows(byCampaign, operators.Tumbling(p.duration(window, ysbWindow)), operators.Emit(p.Emission))
+	counts := windowed(p, in, views, "campaigns", func(v *ysbSeen) int64 { return v.Campaign }, operators.Tumbling(p.duration(window, ysbWindow)),
+		operators.Counting[ysbSeen](), operators.Emit(p.Emission))
 	rows := operators.Map(counts, func(w *operators.KV[int64, operators.Windowed[int64]]) ysbRow {
 		return ysbRow{w.Key, w.Value.Start, w.Value.Value}
 	}).With(ysbRowSerde)
