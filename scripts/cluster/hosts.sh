@@ -32,7 +32,7 @@ set -euo pipefail
 
 # What a worker on a compute host runs when input hosts read the sources: all stages of
 # all queries but those that read (events, input). clustertest holds it to the queries.
-compute_stages=counts,best,sellers,lots,by-category,by-seller,highest,persons,keys,rows
+compute_stages=counts,best,sellers,lots,by-category,by-seller,highest,persons,keys,rows,campaigns,points,readings,rides
 input_stages=events,input
 
 word='^[A-Za-z0-9._:/@+,=-]+$'
