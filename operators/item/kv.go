@@ -44,3 +44,19 @@ func (s kvSerde[K, V]) Decode(src []byte, v *KV[K, V]) (int, error) {
 	}
 	return n + m, nil
 }
+
+// Decoder is for serde.DecoderOf.
+func (s kvSerde[K, V]) Decoder() serde.DecodeFunc[KV[K, V]] {
+	key, value := serde.DecoderOf(s.keys), serde.DecoderOf(s.vals)
+	return func(r *serde.Reader, src []byte, v *KV[K, V]) (int, error) {
+		n, err := key(r, src, &v.Key)
+		if err != nil {
+			return 0, fmt.Errorf("key: %w", err)
+		}
+		m, err := value(r, src[n:], &v.Value)
+		if err != nil {
+			return 0, fmt.Errorf("value: %w", err)
+		}
+		return n + m, nil
+	}
+}

@@ -124,15 +124,38 @@ func (s *funcSerde[T]) Decode(src []byte, v *T) (int, error) {
 	// The reader escapes into decode; the pool keeps that from being an
 	// allocation per item.
 	r := readers.Get().(*Reader)
-	*r = Reader{src: src}
-	s.decode(r, v)
-	n, err := r.pos, r.err
+	n, err := s.decodeWith(r, src, v)
 	*r = Reader{}
 	readers.Put(r)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", s.name, err)
+	return n, err
+}
+
+// Decoder implements decoder.
+func (s *funcSerde[T]) Decoder() DecodeFunc[T] { return s.decodeWith }
+
+func (s *funcSerde[T]) decodeWith(r *Reader, src []byte, v *T) (int, error) {
+	*r = Reader{src: src}
+	s.decode(r, v)
+	if r.err != nil {
+		return 0, fmt.Errorf("%s: %w", s.name, r.err)
 	}
-	return n, nil
+	return r.pos, nil
+}
+
+// DecodeFunc is Serde.Decode with a Reader that it may use, whatever is in it. The Reader holds
+// src until it is used again.
+type DecodeFunc[T any] func(r *Reader, src []byte, v *T) (n int, err error)
+
+// decoder is implemented by serdes whose Decode needs a Reader that is not on the stack.
+type decoder[T any] interface{ Decoder() DecodeFunc[T] }
+
+// DecoderOf returns Decode of sd for a caller that decodes many values and has a Reader for
+// them: no value takes one from a pool.
+func DecoderOf[T any](sd Serde[T]) DecodeFunc[T] {
+	if s, ok := any(sd).(decoder[T]); ok {
+		return s.Decoder()
+	}
+	return func(_ *Reader, src []byte, v *T) (int, error) { return sd.Decode(src, v) }
 }
 
 // Default returns the serde of a predeclared type (bool, the 32- and 64-bit

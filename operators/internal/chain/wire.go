@@ -98,6 +98,8 @@ func shower[K any](keys serde.Serde[K]) func(key []byte) string {
 type Reader[T any] struct {
 	name  string
 	sd    serde.Serde[T]
+	dec   serde.DecodeFunc[T] // sd's
+	value serde.Reader        // for dec
 	next  Emit[T]
 	batch item.Batch[T]
 	left  cursor // where the reader stopped in an unfinished section
@@ -106,7 +108,7 @@ type Reader[T any] struct {
 
 // NewReader returns a reader of sections of a stream that passes batches to next.
 func NewReader[T any](name string, sd serde.Serde[T], next Emit[T]) *Reader[T] {
-	return &Reader[T]{name: name, sd: sd, next: next}
+	return &Reader[T]{name: name, sd: sd, dec: serde.DecoderOf(sd), next: next}
 }
 
 // TimesOf returns StreamSpec.Times of a stream.
@@ -156,7 +158,7 @@ func (r *Reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bo
 		}
 		pos += k
 		time += delta
-		k, err := r.sd.Decode(payload[pos:], slot(&r.batch, time))
+		k, err := r.dec(&r.value, payload[pos:], slot(&r.batch, time))
 		if err != nil {
 			return false, r.bad(in, i, err)
 		}
@@ -200,7 +202,7 @@ func (r *Reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 		}
 		at.pos += k
 		at.time += delta
-		k, err := r.sd.Decode(payload[at.pos:], slot(&r.batch, at.time))
+		k, err := r.dec(&r.value, payload[at.pos:], slot(&r.batch, at.time))
 		r.batch.Reset()
 		if err != nil {
 			return at, r.bad(in, at.item, err)
