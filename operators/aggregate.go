@@ -124,20 +124,23 @@ func Count[K comparable, T any](in KeyedStream[K, T], opts ...Option) Table[K, i
 // without InOrder "first" means the one that has come first.
 func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T), opts ...Option) Table[K, T] {
 	folded := Aggregate(in, reducer(in.vals, f), opts...)
-	t := AsTable(keyed(passOn(AsStream(mapTable(folded)).n), in.keys, in.vals))
+	values := mapTable(folded, nil, func(out *T, r *reduced[T]) { *out = r.v })
+	t := AsTable(keyed(passOn(AsStream(values).n), in.keys, in.vals))
 	t.n.op = folded.n.op
 	return t
 }
 
-func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
-	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
-	t.n.origin = in.n.origin
-	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, reduced[T]]] {
+// mapTable makes a table of other values, which f sets from those of a table.
+func mapTable[K comparable, A, B any](in Table[K, A], vals serde.Serde[B], f func(out *B, v *A)) Table[K, B] {
+	t := newTable(in.n.job, in.n.stage, in.keys, vals)
+	t.n.op, t.n.origin = in.n.op, in.n.origin
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, A]] {
 		out := chain.NewBuffer(c, t.n.emitter(c))
-		return func(b *Batch[Change[K, reduced[T]]]) error {
+		return func(b *Batch[Change[K, A]]) error {
 			for i := range b.Items {
-				x := &b.Items[i]
-				if err := out.Add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.At(i)); err != nil {
+				ch := Change[K, B]{Key: b.Items[i].Key, Deleted: b.Items[i].Deleted}
+				f(&ch.Value, &b.Items[i].Value)
+				if err := out.Add(b.Group, ch, b.At(i)); err != nil {
 					return err
 				}
 			}

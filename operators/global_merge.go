@@ -43,7 +43,11 @@ func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde
 		return fold.GlobalMerge(c, opID, id.name, w, keys, agg.Acc, key, agg.Add, fold.Cloner(agg.Keeps, n.sd), changed)
 	})
 	all := Aggregate(KeyedStream[K, fold.Part[A]]{n: out, keys: keys, vals: parts}, partsOf(agg.Acc))
-	return mergedParts(all, agg)
+	return mapTable(all, agg.Acc, func(out *A, parts *[]fold.Part[A]) {
+		for i := range *parts {
+			agg.Merge(out, &(*parts)[i].Acc)
+		}
+	})
 }
 
 // partsOf folds the parts of a key into the newest of each group, in the order of the groups.
@@ -53,26 +57,4 @@ func partsOf[A any](acc serde.Serde[A]) Aggregator[fold.Part[A], []fold.Part[A]]
 		agg.Acc = serde.Slice(fold.PartSerde(acc))
 	}
 	return agg
-}
-
-func mergedParts[K comparable, T, A any](in Table[K, []fold.Part[A]], agg Aggregator[T, A]) Table[K, A] {
-	t := newTable(in.n.job, in.n.stage, in.keys, agg.Acc)
-	t.n.op, t.n.varies = in.n.op, in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, []fold.Part[A]]] {
-		out := chain.NewBuffer(c, t.n.emitter(c))
-		return func(b *Batch[Change[K, []fold.Part[A]]]) error {
-			for i := range b.Items {
-				x := &b.Items[i]
-				ch := Change[K, A]{Key: x.Key, Deleted: x.Deleted}
-				for p := range x.Value {
-					agg.Merge(&ch.Value, &x.Value[p].Acc)
-				}
-				if err := out.Add(b.Group, ch, b.At(i)); err != nil {
-					return err
-				}
-			}
-			return out.Flush()
-		}
-	})
-	return t
 }

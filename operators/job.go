@@ -37,6 +37,7 @@ type stage struct {
 	parts       int
 	parallelism int
 	sink        bool
+	ahead       bool // keys are in the key groups of KeyAhead, not of their hashes
 	appends     string
 	shapes      []string
 	grain       exec.Grain
@@ -116,7 +117,7 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 	a.inputs = append(a.inputs, b.inputs...)
 	a.outputs = append(a.outputs, b.outputs...)
 	a.roots = append(a.roots, b.roots...)
-	a.sink = a.sink || b.sink
+	a.sink, a.ahead = a.sink || b.sink, a.ahead || b.ahead
 	if a.grain.Kind == "" {
 		a.grain = b.grain // streams that have different ones do not meet (sameGrain)
 	}
@@ -140,6 +141,14 @@ func sameKeys[K any](j *Job, what string, keys ...serde.Serde[K]) {
 		if a, b := serde.NameOf(keys[0]), serde.NameOf(k); a != b {
 			j.errorf("%s: the keys of one side are encoded as %s, of another as %s, and equal keys would not meet: use one serde for all", what, a, b)
 		}
+	}
+}
+
+// sameGroups records an error if two keyed streams that meet in one operator have a key in different
+// key groups.
+func (j *Job) sameGroups(what string, a, b *stage) {
+	if a.find().ahead != b.find().ahead {
+		j.errorf("%s: one of the streams that meet there is KeyAhead, and the other is not, so that equal keys would not meet: use KeyBy or KeyAhead for all", what)
 	}
 }
 

@@ -18,6 +18,8 @@ const checkEvery = 64
 // each batch of the source: an Eager window has a result for each of them that changes it, and not
 // one a commit.
 //
+// Streams that meet in one operator are all KeyAhead, with one partition function, or none of them is.
+//
 // One item in 64 is checked: if it came in another partition than the key's, the task fails with an
 // error that names both. key must not keep the item; the key may alias it.
 func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *T) K, partition func(k *K) int) KeyedStream[K, T] {
@@ -29,6 +31,7 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 	if partition == nil {
 		j.errorf("KeyAhead in %q: there is no function that returns the partition of a key", name)
 	}
+	n.stage.find().ahead = true
 	out := derive(in, nil, func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[T] {
 		out := chain.NewBuffer(c, next)
 		check := 0

@@ -115,6 +115,40 @@ func TestKeyAheadIsChecked(t *testing.T) {
 	require.Contains(t, refused(func(s operators.Stream[hit]) { operators.KeyAhead(s, serde.String, byKey, nil) }), "there is no function that returns the partition")
 }
 
+// KeyAhead has a key in the key group of its partition, and KeyBy in that of its hash: where both are in one stage,
+// equal keys would not meet, and rows would be missing.
+func TestKeyAheadMeetsNoKeyBy(t *testing.T) {
+	const n = 3
+	for name, meet := range map[string]func(ahead, by operators.KeyedStream[string, hit]) operators.Flow[string]{
+		"join": func(ahead, by operators.KeyedStream[string, hit]) operators.Flow[string] {
+			return values(operators.JoinStreams(ahead, by, "pairs", operators.Forever, func(k *string, l, r *hit) string { return pairRow(*k, l, r) }))
+		},
+		"behind windows": func(ahead, by operators.KeyedStream[string, hit]) operators.Flow[string] {
+			counts := operators.CountWindows(ahead, operators.Tumbling(10*time.Millisecond))
+			return values(operators.JoinStreams(by, counts, "pairs", operators.Forever, func(k *string, _ *hit, _ *operators.Windowed[int64]) string { return *k }))
+		},
+		"merge": func(ahead, by operators.KeyedStream[string, hit]) operators.Flow[string] {
+			return windowRows(operators.CountWindows(operators.MergeKeyed(by, ahead), operators.Tumbling(10*time.Millisecond)))
+		},
+		"foreign keys": func(ahead, by operators.KeyedStream[string, hit]) operators.Flow[string] {
+			left, right := operators.AsTable(by), operators.AsTable(ahead)
+			joined := operators.JoinForeign(left, right, "refs", func(_ *string, l *hit) string { return l.Key }, func(k *string, _, _ *hit) string { return *k })
+			return operators.Map(joined, func(c *operators.Change[string, string]) string { return c.Value })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := operators.NewJob("bad")
+			left := operators.FromSource(job, "left", optest.Items(0, make([][]optest.Timed[hit], n)...), hitSerde)
+			right := operators.FromSource(job, "right", optest.Items(0, scattered), hitSerde)
+			ahead := operators.KeyAhead(operators.Forward(left, "left-k"), serde.String, byKey, partitionOf(n))
+			by := operators.KeyBy(right, "right-k", serde.String, byKey, operators.Groups(n))
+			operators.ToSink(meet(ahead, by), "out", optest.Collect(func(s *string) string { return strings.Clone(*s) }))
+			_, err := job.Plan()
+			require.ErrorContains(t, err, "one of the streams that meet there is KeyAhead, and the other is not")
+		})
+	}
+}
+
 // One item in 64 is checked, from the first on.
 func TestKeyAheadChecksSome(t *testing.T) {
 	run := func(wrong int) error {

@@ -30,6 +30,7 @@ func MergeKeyed[K comparable, T any](first KeyedStream[K, T], rest ...KeyedStrea
 		flows = append(flows, s)
 		sameKeys(first.n.job, "merge", first.keys, s.keys)
 		first.n.job.sameGrain("merge", first.n.grain, s.n.grain)
+		first.n.job.sameGroups("merge", first.n.stage, s.n.stage)
 	}
 	return KeyedStream[K, T]{n: merge("merge", flows), keys: first.keys, vals: first.vals}
 }

@@ -165,6 +165,7 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	sameJob(j, right.n.job, name)
 	sameKeys(j, fmt.Sprintf("%q", name), left.keys, right.keys)
 	j.sameGrain(fmt.Sprintf("%q", name), left.n.grain, right.n.grain)
+	j.sameGroups(fmt.Sprintf("%q", name), left.n.stage, right.n.stage)
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
