@@ -1,6 +1,7 @@
 package randjob
 
 import (
+	"reflect"
 	"time"
 
 	"tailrace.dev/tailrace/internal/randjob/answer"
@@ -25,21 +26,29 @@ type kind[K comparable] struct {
 
 func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow {
 	key := func(r *model.Row) K { return k.to(model.KeyOf(n.Key, n.Fn, r)) }
+	if n.Ahead {
+		of, _ := b.of.Partitions(b.i)
+		return k.flow(operators.KeyAhead(s, k.sd, key, func(key *K) int { return of[k.back(key)] }))
+	}
+	opts := b.route(n)
+	switch {
+	case n.Clocks == model.KeyClocks:
+		opts = append(opts, operators.WatermarkPer(operators.Key, ms(n.Delay)))
+	case n.Clocks > 0:
+		opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
+	}
 	if n.Op == model.KeyBy {
-		opts := b.route(n)
-		switch {
-		case n.Clocks == model.KeyClocks:
-			opts = append(opts, operators.WatermarkPer(operators.Key, ms(n.Delay)))
-		case n.Clocks > 0:
-			opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
-		}
 		return k.flow(operators.KeyBy(s, b.name, k.sd, key, opts...))
 	}
+	opts = append(opts, operators.MergeItems(n.Count))
+	if n.Point > 0 {
+		opts = append(opts, operators.MergeAt(func(r *model.Row) bool { return r.N%int64(n.Point) == 0 }))
+	}
 	if n.Agg == 0 {
-		panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), operators.Counting[model.Row](), b.route(n)...)
+		panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), operators.Counting[model.Row](), opts...)
 		return counts(k, n, operators.CombineWindows(panes, windowOptions(n)...))
 	}
-	panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), folding(), b.route(n)...)
+	panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), folding(), opts...)
 	return accumulated(k, n, operators.CombineWindows(panes, windowOptions(n)...))
 }
 
@@ -156,6 +165,9 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		u := operators.Map(s, func(kv *operators.KV[K, model.Row]) model.Row { return model.Unkeyed(n.Fn, k.back(&kv.Key), &kv.Value) }).With(sd)
 		return flow{stream: &u}
 	case model.Aggregate:
+		if n.Global {
+			return x.global(b, n)
+		}
 		if n.Agg == 0 {
 			return countTable(k, n, operators.Count(s, inOrder(n)...))
 		}
@@ -173,6 +185,28 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		return flow{}
 	}
 	panic("model.Classes lets no such node pass: " + string(n.Op)) // a mistake in this package
+}
+
+// global is Aggregate by GlobalMerge.
+func (x *keyedOf[K]) global(b *builder, n *model.Node) flow {
+	key := func(kv *operators.KV[K, model.Row]) K { return kv.Key }
+	if n.Agg == 0 {
+		var changed func(old, now *int64) bool
+		if n.Ref > 0 {
+			changed = func(old, now *int64) bool { return *old != *now }
+		}
+		return countTable(x.kind, n, operators.GlobalMerge(x.s, b.name, x.kind.sd, key, operators.Counting[operators.KV[K, model.Row]](), changed))
+	}
+	of := folding()
+	agg := operators.Aggregator[operators.KV[K, model.Row], model.Acc]{
+		Add:   func(acc *model.Acc, kv *operators.KV[K, model.Row], t int64) { of.Add(acc, &kv.Value, t) },
+		Merge: of.Merge, Acc: of.Acc, Keeps: true,
+	}
+	var changed func(old, now *model.Acc) bool
+	if n.Ref > 0 {
+		changed = func(old, now *model.Acc) bool { return !reflect.DeepEqual(old, now) }
+	}
+	return accTable(x.kind, n, operators.GlobalMerge(x.s, b.name, x.kind.sd, key, agg, changed))
 }
 
 // countTable and accTable turn the values of a table into rows.

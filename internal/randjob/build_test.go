@@ -31,17 +31,19 @@ type (
 // builder makes the engine's plan of a job.
 type builder struct {
 	j    *operators.Job
+	of   *model.Job
+	i    int    // the node that is being built
 	name string // of the node that is being built
 	run  *run
 }
 
 // build returns the plan. What happens to sources and sinks outside of the engine is run's.
 func build(j *model.Job, r *run) (*operators.Plan, error) {
-	b := &builder{j: operators.NewJob("random"), run: r}
+	b := &builder{j: operators.NewJob("random"), of: j, run: r}
 	var flows []flow
 	for i := range j.Nodes {
 		n := &j.Nodes[i]
-		b.name = fmt.Sprintf("n%d", i)
+		b.i, b.name = i, fmt.Sprintf("n%d", i)
 		var in []flow
 		for _, k := range n.In {
 			in = append(in, flows[k])

@@ -21,12 +21,13 @@ type total struct {
 	serdes    map[model.Serde]int
 	protocols map[string]int
 	clocks    map[string]int
+	exchanged map[string]int
 }
 
 func newTotal() *total {
 	return &total{
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
-		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{}, clocks: map[string]int{},
+		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{}, clocks: map[string]int{}, exchanged: map[string]int{},
 	}
 }
 
@@ -52,6 +53,14 @@ func (a *total) add(j *model.Job, p *Played) {
 			a.keys[n.Key]++
 		}
 		a.serdes[n.Serde]++
+		for what, is := range map[string]bool{
+			"ahead": n.Ahead, "global": n.Global, "partials sooner": n.Op == model.PreAggregate && n.Count+n.Point > 0,
+			"partials with clocks": n.Op == model.PreAggregate && n.Clocks != 0,
+		} {
+			if is {
+				a.exchanged[what]++
+			}
+		}
 		if n.Clocks != 0 {
 			a.clocks[fmt.Sprint(n.Clocks)]++
 			for k := range j.Nodes { // what follows them
@@ -70,6 +79,7 @@ func (a *total) log(t *testing.T) {
 	t.Log(counted("serdes", a.serdes))
 	t.Log(counted("protocols", a.protocols))
 	t.Log(counted("clocks", a.clocks))
+	t.Log(counted("exchanged", a.exchanged))
 	t.Log(counted("faults", a.played.Faults))
 	t.Log(counted("points", a.played.Points))
 }

@@ -98,6 +98,7 @@ func (d *drawing) job() *model.Job {
 	d.settings()
 	d.faults()
 	d.clocks()
+	d.exchange()
 	return d.j
 }
 

@@ -88,6 +88,9 @@ func Classes(j *Job) (classes []Class, refused string, err error) {
 	if err == nil {
 		err = j.checkClocks()
 	}
+	if err == nil {
+		err = j.checkAhead()
+	}
 	if refused == "" {
 		refused = why
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// LeastDelay returns the least delay with which the clocks of keys behind node i, a KeyBy, make no item late
+// LeastDelay returns the least delay with which the clocks of keys behind node i, a KeyBy or PreAggregate, make no item late
 // that is not late for the task. ok is false if there is none, because items of a key can overtake each
 // other on their way there, or because the job's answer would not be that of the task's clock.
 //
@@ -13,7 +13,7 @@ import (
 // them. From several partitions they come in any order. Behind one operator with state the results' times
 // may be out of order, so that there is no other on the keyed flow.
 func (j *Job) LeastDelay(i int) (delay int64, ok bool) {
-	if j.Nodes[i].Op != KeyBy || !j.ends(i, false) {
+	if op := j.Nodes[i].Op; op != KeyBy && op != PreAggregate || !j.ends(i, op == PreAggregate) {
 		return 0, false
 	}
 	for i = j.Nodes[i].In[0]; j.Nodes[i].Op != Source; i = j.Nodes[i].In[0] {

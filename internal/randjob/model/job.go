@@ -34,8 +34,10 @@ const (
 	Pick      Op = "Pick"   // Out
 
 	// Stream → keyed stream.
-	KeyBy        Op = "KeyBy"        // Key, Fn, Clocks, Delay, Groups, Parallelism
-	PreAggregate Op = "PreAggregate" // Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Groups, Parallelism; with CombineWindows
+	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, Groups, Parallelism; Ahead: KeyAhead
+	// Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Count (MergeItems), Point (MergeAt), Clocks, Delay, Groups,
+	// Parallelism; with CombineWindows.
+	PreAggregate Op = "PreAggregate"
 
 	// Keyed stream → keyed stream.
 	MapValues    Op = "MapValues"    // Fn, Serde
@@ -77,7 +79,7 @@ const (
 	WithLate Op = "WithLate" // Out, Size, Gap, Serde: results that hold their items, merged with the late items
 
 	// Keyed stream → table.
-	Aggregate Op = "Aggregate" // Agg, InOrder, Serde
+	Aggregate Op = "Aggregate" // Agg, InOrder, Serde; Global: GlobalMerge, with a function that says what changed if Ref > 0
 	Reduce    Op = "Reduce"    // InOrder
 	AsTable   Op = "AsTable"
 	AsTableOf Op = "AsTableOf" // Fn, Serde
@@ -115,6 +117,8 @@ type Node struct {
 	Groups, Parallelism                int
 	Clocks                             int   // of event time: KeyClocks, or so many for each key group; 0: the task's
 	Delay                              int64 // of clocks
+	Ahead, Global                      bool
+	Point                              int // N of a row that is a multiple of it; 0: none
 	Source                             *SourceData
 }
 

@@ -47,6 +47,10 @@ func (s *stages) add(i int, n *Node, c Class) {
 	switch {
 	case n.Op == Source:
 		st = s.make()
+	case n.Op == KeyBy && n.Ahead:
+		st = s.of[n.In[0]]
+	case n.Global:
+		st = s.link(i, s.of[n.In[0]], 0, 0)
 	case n.Op == KeyBy || n.Op == PreAggregate || n.Op == Rebalance || n.Op == Detour || n.Op == Grouped || n.Op == WindowGroups:
 		st = s.link(i, s.of[n.In[0]], n.Groups, n.Parallelism)
 	case n.Op == Forward: // it keeps its groups, which meet no others
