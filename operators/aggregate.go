@@ -124,7 +124,7 @@ func Count[K comparable, T any](in KeyedStream[K, T], opts ...Option) Table[K, i
 // without InOrder "first" means the one that has come first.
 func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T), opts ...Option) Table[K, T] {
 	folded := Aggregate(in, reducer(in.vals, f), opts...)
-	values := mapTable(folded, nil, func(out *T, r *reduced[T]) { *out = r.v })
+	values := mapTable(folded, nil, func(out *T, r *fold.Reduced[T]) { *out = r.Value })
 	t := AsTable(keyed(passOn(AsStream(values).n), in.keys, in.vals))
 	t.n.op = folded.n.op
 	return t
@@ -150,44 +150,14 @@ func mapTable[K comparable, A, B any](in Table[K, A], vals serde.Serde[B], f fun
 	return t
 }
 
-// reduced is an accumulator of a reduction: nothing yet, or a value.
-type reduced[T any] struct {
-	some bool
-	v    T
-}
-
-func reducer[T any](sd serde.Serde[T], f func(acc, v *T)) Aggregator[T, reduced[T]] {
-	add := func(acc *reduced[T], v *T) {
-		if !acc.some {
-			acc.some, acc.v = true, *v
-			return
-		}
-		f(&acc.v, v)
-	}
-	a := Aggregator[T, reduced[T]]{
-		Add: func(acc *reduced[T], v *T, _ int64) { add(acc, v) },
-		Merge: func(acc, other *reduced[T]) {
-			if other.some {
-				add(acc, &other.v)
-			}
-		},
+func reducer[T any](sd serde.Serde[T], f func(acc, v *T)) Aggregator[T, fold.Reduced[T]] {
+	a := Aggregator[T, fold.Reduced[T]]{
+		Add:   func(acc *fold.Reduced[T], v *T, _ int64) { acc.Add(v, f) },
+		Merge: func(acc, other *fold.Reduced[T]) { acc.Merge(other, f) },
 		Keeps: true,
 	}
 	if sd != nil {
-		a.Acc = serde.New("reduced "+serde.NameOf(sd),
-			func(dst []byte, r *reduced[T]) []byte {
-				dst = serde.AppendBool(dst, r.some)
-				if r.some {
-					dst = sd.Append(dst, &r.v)
-				}
-				return dst
-			},
-			func(r *serde.Reader, v *reduced[T]) {
-				*v = reduced[T]{some: r.Bool()}
-				if v.some {
-					serde.Take(r, sd, &v.v)
-				}
-			})
+		a.Acc = fold.ReducedSerde(sd)
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"tailrace.dev/tailrace/operators/internal/fold"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
@@ -42,15 +43,15 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 	id.shape = "of updates"
 	out := processOne(in, id, options{inOrder: !latest}, func(x *Context[K, Change[K, A]]) Handler[Update[T]] {
 		c := &x.call
-		members := process.NewValue(c, "members", membersSerde(agg.Acc))
-		fold := func(u *Update[T]) {
+		members := process.NewValue(c, "members", fold.MembersSerde(agg.Acc))
+		add := func(u *Update[T]) {
 			m := members.Upsert()
 			if u.Kind.Adds() {
-				m.n++
-				agg.Add(&m.acc, &u.Value)
+				m.N++
+				agg.Add(&m.Acc, &u.Value)
 			} else {
-				m.n--
-				agg.Subtract(&m.acc, &u.Value)
+				m.N--
+				agg.Subtract(&m.Acc, &u.Value)
 			}
 		}
 		emit := func(t int64) {
@@ -58,46 +59,29 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 			if m == nil {
 				return // the update that failed was skipped
 			}
-			if m.n > 0 {
-				c.Emit(Change[K, A]{Key: c.Key, Value: m.acc}, t)
+			if m.N > 0 {
+				c.Emit(Change[K, A]{Key: c.Key, Value: m.Acc}, t)
 				if !serde.Plain(agg.Acc) && c.Failed == nil {
 					c.Failed = c.Out.Flush() // before the next item changes it in place
 				}
 				return
 			}
-			if m.n == 0 { // negative: out of order, what was subtracted will be added
+			if m.N == 0 { // negative: out of order, what was subtracted will be added
 				members.Delete()
 			}
 			c.Emit(Change[K, A]{Key: c.Key, Deleted: true}, t)
 		}
 		at := func(u *Update[T]) {
-			fold(u)
+			add(u)
 			emit(c.Time)
 		}
 		if latest {
 			return Handler[Update[T]]{Item: at}
 		}
-		return Handler[Update[T]]{Item: fold, Late: at, Timers: Timers{OnTime: emit}}
+		return Handler[Update[T]]{Item: add, Late: at, Timers: Timers{OnTime: emit}}
 	})
 	if latest {
 		out.n.varies = what + " takes the Latest that has arrived"
 	}
 	return tableOf(out, agg.Acc)
-}
-
-// members is the aggregate of a key's values, and their number.
-type members[A any] struct {
-	n   int64
-	acc A
-}
-
-func membersSerde[A any](acc serde.Serde[A]) serde.Serde[members[A]] {
-	return serde.New("members of "+serde.NameOf(acc),
-		func(dst []byte, m *members[A]) []byte {
-			return acc.Append(serde.AppendInt64(dst, m.n), &m.acc)
-		},
-		func(r *serde.Reader, m *members[A]) {
-			m.n = r.Int64()
-			serde.Take(r, acc, &m.acc)
-		})
 }
