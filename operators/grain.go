@@ -3,9 +3,11 @@ package operators
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/fold"
 )
 
@@ -53,7 +55,7 @@ func Keys(n int) Grain { return Grain{exec.GrainKeys, n} }
 // both. A join with a broadcast table or by a foreign key follows the watermark.
 //
 // The items of a key must come in the order of their times, but for the delay: its items come by one
-// path, from one partition. Behind a Rebalance they do not.
+// path, from one partition; ByProducer lets them come by several.
 //
 // The counters late_by_key and late_by_stream say how many items were late by the clock of their key
 // alone, and by the watermark. The gauge clocks is the number of clocks that a task keeps; each takes
@@ -77,6 +79,18 @@ func WatermarkPer(g Grain, delay time.Duration) RouteOption {
 	}
 }
 
+// ByProducer is an option beside WatermarkPer(Key, delay), for keys whose items come from several partitions:
+// the clock of a key follows each path apart, and is the least of them. A path leads from a task of the
+// stage that writes the stream; the delay is the disorder of a key within one path. A path that is silent about the key
+// counts with the watermark of its task. So no item is late because its path is behind the others, and a
+// key that all paths have items of does not wait for the slowest key of any of them. A key that one of them
+// has no items of follows that one's watermark.
+//
+// Behind a Rebalance, and for the partial results of PreAggregate, clocks of keys need it. Behind an
+// operator with state, in its stage, clocks follow the results as they come. There are 16 paths at most, and a clock takes
+// about 300 bytes.
+func ByProducer() RouteOption { return func(o *routeOptions) { o.byProducer = true } }
+
 // origin is what is known of the items that pass a node, from where they come.
 type origin struct {
 	// varies says why what comes here is not a function of the input and its times alone, "" if it
@@ -87,40 +101,57 @@ type origin struct {
 	overtakes string
 	// grain is that of the keyed stream; its zero value is Task.
 	grain exec.Grain
+	// paths are the streams by which the items come, if clocks follow each (ByProducer); they lead to the
+	// first operator with state.
+	paths []int
 }
 
 // or returns the origin of items of two flows. It has the grain of the first.
 func (o origin) or(p origin) origin {
-	return origin{varies: cmp.Or(o.varies, p.varies), overtakes: cmp.Or(o.overtakes, p.overtakes), grain: o.grain}
+	return origin{varies: cmp.Or(o.varies, p.varies), overtakes: cmp.Or(o.overtakes, p.overtakes), grain: o.grain, paths: slices.Concat(o.paths, p.paths)}
+}
+
+// behind returns the origin of the results of an operator with state.
+func (o origin) behind() origin {
+	o.paths = nil
+	return o
 }
 
 // clocks returns the clocks of windows on a stream of this origin, nil: they have the task's.
-func (o *origin) clocks() *fold.Clocks {
+func (o *origin) clocks(c *chain.Chain) *fold.Clocks {
 	if o.grain.Kind != exec.GrainKey && o.grain.Kind != exec.GrainKeys {
 		return nil
 	}
-	return &fold.Clocks{Delay: o.grain.Delay, N: o.grain.Clocks}
+	return &fold.Clocks{Delay: o.grain.Delay, N: o.grain.Clocks, Paths: chain.NewPaths(c, o.paths)}
 }
 
 // setGrain gives a new keyed stream, and the stage that reads it, the grain of its options.
-func setGrain[T any](n *node[T], name string, o *routeOptions) {
-	n.grain = exec.Grain{}
+func setGrain[T any](n *node[T], name string, stream int, o *routeOptions) {
+	n.grain, n.paths = exec.Grain{}, nil
 	switch j := n.job; {
 	case o.bad != "":
 		j.errorf("stream %q: %s", name, o.bad)
+	case o.byProducer && o.grain.Kind != exec.GrainKey:
+		j.errorf("stream %q: ByProducer is an option for clocks of keys: use it with WatermarkPer(Key, delay)", name)
 	case o.grain.Kind == "" || o.grain.Kind == exec.GrainTask:
 	case !o.keyed:
 		j.errorf("stream %q: WatermarkPer is an option of KeyBy and PreAggregate", name)
-	case n.overtakes != "":
-		j.errorf("stream %q: items of one key can overtake each other in stream %q, so that a clock for each key would take them for late: use Forward instead of Rebalance", name, n.overtakes)
+	case n.overtakes != "" && !o.byProducer:
+		j.errorf("stream %q: items of one key can overtake each other in stream %q, so that a clock for each key would take them for late: use Forward instead of Rebalance, or ByProducer", name, n.overtakes)
 	default:
 		n.grain, n.stage.grain = o.grain, o.grain
+		if o.byProducer {
+			n.paths, n.stage.paths = []int{stream}, 1
+		}
 	}
 }
 
 // sameGrain records an error if two streams that meet in one operator have different clocks.
-func (j *Job) sameGrain(what string, a, b exec.Grain) {
-	if a != b {
-		j.errorf("%s: the clocks of the streams that meet there differ (%v and %v): use one WatermarkPer for all", what, a, b)
+func (j *Job) sameGrain(what string, a, b *origin) {
+	switch {
+	case a.grain != b.grain:
+		j.errorf("%s: the clocks of the streams that meet there differ (%v and %v): use one WatermarkPer for all", what, a.grain, b.grain)
+	case (a.paths == nil) != (b.paths == nil):
+		j.errorf("%s: one of the streams that meet there comes by several paths (ByProducer), and one does not: repartition the latter", what)
 	}
 }

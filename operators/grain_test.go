@@ -26,14 +26,22 @@ func TestGrainErrors(t *testing.T) {
 	operators.KeyBy(src, "e", serde.String, byKey, operators.WatermarkPer(operators.Grain{}, 0))
 	operators.KeyBy(src, "keys", serde.String, byKey, operators.WatermarkPer(operators.Keys(3), 0))
 	operators.Rebalance(src, "f", operators.WatermarkPer(operators.Key, 0))
+	operators.KeyBy(mixed, "g", serde.String, byKey, operators.WatermarkPer(operators.Key, 0), operators.ByProducer())
+	operators.KeyBy(src, "h", serde.String, byKey, operators.WatermarkPer(operators.Keys(4), 0), operators.ByProducer())
+	operators.KeyBy(src, "i", serde.String, byKey, operators.ByProducer())
 	left := operators.KeyBy(src, "left", serde.String, byKey, operators.WatermarkPer(operators.Key, time.Second))
 	right := operators.KeyBy(src, "right", serde.String, byKey, operators.WatermarkPer(operators.Key, 2*time.Second))
 	plain := operators.KeyBy(src, "plain", serde.String, byKey)
+	paths := operators.KeyBy(src, "paths", serde.String, byKey, operators.WatermarkPer(operators.Key, time.Second), operators.ByProducer())
+	operators.MergeKeyed(left, paths)
 	operators.JoinStreams(left, right, "join", time.Second, func(_ *string, l, r *hit) int64 { return 0 })
 	operators.MergeKeyed(operators.FilterValues(left, func(_ *string, _ *hit) bool { return true }), plain)
 	_, err := job.Plan()
 	for _, text := range []string{
-		`stream "a": items of one key can overtake each other in stream "mixed", so that a clock for each key would take them for late: use Forward instead of Rebalance`,
+		`stream "a": items of one key can overtake each other in stream "mixed", so that a clock for each key would take them for late: use Forward instead of Rebalance, or ByProducer`,
+		`stream "h": ByProducer is an option for clocks of keys: use it with WatermarkPer(Key, delay)`,
+		`stream "i": ByProducer is an option for clocks of keys`,
+		`merge: one of the streams that meet there comes by several paths (ByProducer), and one does not`,
 		`stream "c": WatermarkPer: delay -1ms is not a whole number of milliseconds ≥ 0`,
 		`stream "d": WatermarkPer: the clock of a task has no delay (1s); its sources have`,
 		`stream "e": WatermarkPer: no grain given`,
@@ -45,6 +53,7 @@ func TestGrainErrors(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.NotContains(t, err.Error(), `stream "b"`)
+	require.NotContains(t, err.Error(), `stream "g"`)
 }
 
 // The grain is part of a plan.
@@ -58,6 +67,15 @@ func TestGrainOfAPlan(t *testing.T) {
 	require.Nil(t, plan.Stages[0].Grain)
 	require.Equal(t, &exec.Grain{Kind: exec.GrainKey, Delay: 2000}, plan.Stages[1].Grain)
 	require.Nil(t, plan.Stages[2].Grain)
+
+	job = operators.NewJob("paths")
+	src = operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde)
+	per := operators.WatermarkPer(operators.Key, 0)
+	both := operators.MergeKeyed(operators.KeyBy(src, "in", serde.String, byKey, per, operators.ByProducer()), operators.KeyBy(src, "again", serde.String, byKey, per, operators.ByProducer()))
+	operators.ToSink(operators.CountWindows(both, operators.Tumbling(time.Second)), "out", nothing[operators.KV[string, operators.Windowed[int64]]]())
+	byPath, err := job.Plan()
+	require.NoError(t, err)
+	require.Equal(t, &exec.Grain{Kind: exec.GrainKey, Streams: 2}, byPath.Stages[1].Grain)
 	require.Equal(t, []string{"window.fired", "window.passed", "window"}, []string{plan.Stages[1].Tables[0].Name, plan.Stages[1].Tables[1].Name, plan.Stages[1].Tables[2].Name})
 }
 

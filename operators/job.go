@@ -41,6 +41,7 @@ type stage struct {
 	appends     string
 	shapes      []string
 	grain       exec.Grain
+	paths       int // Grain.Streams
 	// roots build what a chain has besides its inputs: the source.
 	roots []func(c *chain.Chain) error
 }
@@ -121,6 +122,7 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 	if a.grain.Kind == "" {
 		a.grain = b.grain // streams that have different ones do not meet (sameGrain)
 	}
+	a.paths = max(a.paths, b.paths)
 	b.into = a
 	return a
 }
@@ -171,12 +173,13 @@ func (j *Job) Plan() (*Plan, error) {
 			Parallelism: st.parallelism, Sink: st.sink, Appends: st.appends, Shape: strings.Join(st.shapes, "; "),
 		}
 		if st.grain.Kind != "" {
+			st.grain.Streams = st.paths
 			spec.Grain = &st.grain
 		}
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)
 		}
-		built := chain.Stage{Name: st.name, Outputs: st.outputs, Roots: st.roots}
+		built := chain.Stage{Name: st.name, Outputs: st.outputs, Streams: spec.Inputs, Roots: st.roots}
 		for _, in := range st.inputs {
 			built.Inputs = append(built.Inputs, in.build)
 		}
@@ -225,6 +228,7 @@ func (noRuntime) Output(int) *exec.Output { return exec.NewOutput(1) }
 func (noRuntime) Now() int64              { return 0 }
 func (noRuntime) Random() uint64          { return 0 }
 func (noRuntime) Home(int) exec.Home      { return nil }
+func (noRuntime) Promises(int) []int64    { return nil }
 func (noRuntime) Late(int)                {}
 func (noRuntime) Fence() (f Fence)        { return f }
 func (noRuntime) Arrived(int64)           {}

@@ -43,7 +43,7 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 	sent := broadcast(table, name+"-table", in.n.stage.groups(j))
 	st := j.unite(in.n.stage, sent.stage, what)
 	out := newNode[KV[K, Out]](j, st, nil)
-	out.op, out.origin = j.identify(st, "process", name), in.n.origin
+	out.op, out.origin = j.identify(st, "process", name), in.n.behind()
 	out.op.shape = "broadcast table"
 	if latest {
 		out.varies = what + " takes the Latest that has arrived"
@@ -58,7 +58,7 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 	opID := j.nextID() // above the node's: versions are dropped when items have been joined with them
 	build := func(c *chain.Chain) both {
 		return chain.Once(c, opID, func() both {
-			ctx, p := newProcess(c, out, in.keys, 0)
+			ctx, p := newProcess(c, out, in.keys)
 			call := &ctx.call
 			t := join.NewBroadcast(call, table.keys, table.vals, latest)
 			c.Add(opID, t)

@@ -34,7 +34,7 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 
 	out := newNode(j, to, sd)
 	out.origin = n.origin
-	setGrain(out, name, &o)
+	setGrain(out, name, id, &o)
 	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain.Chain) chain.SectionReader {
 		return chain.NewReader(name, sd, out.emitter(c))
 	}})

@@ -29,7 +29,7 @@ func MergeKeyed[K comparable, T any](first KeyedStream[K, T], rest ...KeyedStrea
 	for _, s := range rest {
 		flows = append(flows, s)
 		sameKeys(first.n.job, "merge", first.keys, s.keys)
-		first.n.job.sameGrain("merge", first.n.grain, s.n.grain)
+		first.n.job.sameGrain("merge", &first.n.origin, &s.n.origin)
 		first.n.job.sameGroups("merge", first.n.stage, s.n.stage)
 	}
 	return KeyedStream[K, T]{n: merge("merge", flows), keys: first.keys, vals: first.vals}
@@ -45,6 +45,7 @@ func merge[T any](what string, flows []Flow[T]) *node[T] {
 	out.grain = n.grain
 	for _, f := range flows {
 		out.origin = out.or(f.flow().origin)
+		out.stage.find().paths = max(out.stage.find().paths, len(out.paths))
 		f.flow().subs = append(f.flow().subs, out.emitter)
 	}
 	return out

@@ -17,6 +17,7 @@ type routeOptions struct {
 	typ         string
 	keyed       bool // it is a KeyBy or PreAggregate
 	grain       exec.Grain
+	byProducer  bool
 	bad         string
 	sends       sendOptions // PreAggregate only
 }

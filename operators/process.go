@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
@@ -118,7 +119,7 @@ func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setu
 
 func processOne[K comparable, In, Out any](in KeyedStream[K, In], id *identity, o options, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
 	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
-	out.op, out.origin = id, in.n.origin
+	out.op, out.origin = id, in.n.behind()
 	id.process = true
 	late := addLate(out, in.n, in.keys, in.vals)
 	if o.inOrder {
@@ -126,11 +127,11 @@ func processOne[K comparable, In, Out any](in KeyedStream[K, In], id *identity, 
 		needSerde(in.n.job, id, in.vals)
 	}
 	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, In]] {
-		inputs := 1
+		inputs := []*origin{&in.n.origin}
 		if o.timeless {
-			inputs = 0
+			inputs = nil
 		}
-		ctx, p := newProcess(c, out, in.keys, inputs)
+		ctx, p := newProcess(c, out, in.keys, inputs...)
 		call := &ctx.call
 		if !o.inOrder {
 			h := setup(ctx)
@@ -164,12 +165,12 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	j := left.n.job
 	sameJob(j, right.n.job, name)
 	sameKeys(j, fmt.Sprintf("%q", name), left.keys, right.keys)
-	j.sameGrain(fmt.Sprintf("%q", name), left.n.grain, right.n.grain)
+	j.sameGrain(fmt.Sprintf("%q", name), &left.n.origin, &right.n.origin)
 	j.sameGroups(fmt.Sprintf("%q", name), left.n.stage, right.n.stage)
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
-	out.op, out.origin = j.identify(st, "process", name), left.n.or(right.n.origin)
+	out.op, out.origin = j.identify(st, "process", name), left.n.or(right.n.origin).behind()
 	out.op.process = true
 	lateLeft, lateRight := addLate(out, left.n, left.keys, left.vals), addLate(out, right.n, right.keys, right.vals)
 	if ordered.left {
@@ -187,7 +188,7 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	opID := j.nextID()
 	build := func(c *chain.Chain) both {
 		return chain.Once(c, opID, func() both {
-			ctx, p := newProcess(c, out, left.keys, 2)
+			ctx, p := newProcess(c, out, left.keys, &left.n.origin, &right.n.origin)
 			call := &ctx.call
 			var h Handler2[L, R]
 			var ls *state.List[K, L]
@@ -227,13 +228,17 @@ func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
 	}
 }
 
-// newProcess returns the operator of a function, and its context. inputs is the number of inputs that move
-// the clocks of keys; 0: the function has the watermark of the task.
-func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], keys serde.Serde[K], inputs int) (*Context[K, Out], *process.Op[K, Out]) {
+// newProcess returns the operator of a function, and its context. inputs are those that move
+// the clocks of keys; none: the function has the watermark of the task.
+func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], keys serde.Serde[K], inputs ...*origin) (*Context[K, Out], *process.Op[K, Out]) {
 	ctx := &Context[K, Out]{op: out.op, chain: c}
 	p := process.New(&ctx.call, c, out.id, out.op.name, keys, out.emitter(c))
-	if clocks := out.clocks(); clocks != nil && inputs > 0 {
-		p.UseClocks(inputs, clocks.Delay, clocks.N)
+	if g := out.grain; (g.Kind == exec.GrainKey || g.Kind == exec.GrainKeys) && len(inputs) > 0 {
+		var paths []*chain.Paths
+		for _, in := range inputs {
+			paths = append(paths, chain.NewPaths(c, in.paths))
+		}
+		p.UseClocks(paths, g.Delay, g.Clocks)
 	}
 	return ctx, p
 }

@@ -49,7 +49,7 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 		sd = item.WindowedSerde(agg.Acc)
 	}
 	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
-	out.op, out.origin = j.identify(in.stage, "window", ""), in.origin
+	out.op, out.origin = j.identify(in.stage, "window", ""), in.behind()
 	out.op.results = &windowResults{lateness: o.lateness, once: o.emission == Final && o.lateness == 0}
 	if o.emission == Eager {
 		out.varies = what + " are Eager"
@@ -57,7 +57,7 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 	lates := addLate(out, in, keys, vals)
 	in.subs = append(in.subs, func(c *chain.Chain) chain.Emit[KV[K, I]] {
 		w := fold.NewWindows(c, out.id, keys, fold.Config[A]{
-			Name: out.op.name, Text: win.String(), Cut: win.cut, Eager: o.emission == Eager, Lateness: o.lateness, EachLate: o.eachLate, Clocks: in.clocks(),
+			Name: out.op.name, Text: win.String(), Cut: win.cut, Eager: o.emission == Eager, Lateness: o.lateness, EachLate: o.eachLate, Clocks: in.clocks(c),
 			Acc: agg.Acc, Merge: agg.Merge,
 		}, out.emitter(c))
 		buf := lateBuffer(c, lates)

@@ -365,6 +365,7 @@ func (lone) Home(int) exec.Home      { return nil }
 func (lone) Task() (int, int)        { return 0, 1 }
 func (lone) Groups() int             { return 1 }
 func (lone) OutputGroups(int) int    { return 1 }
+func (lone) Promises(int) []int64    { return nil }
 func (lone) Output(int) *exec.Output { return exec.NewOutput(1) }
 func (lone) Now() int64              { return 0 }
 func (lone) Random() uint64          { return 0 }

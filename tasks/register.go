@@ -66,6 +66,9 @@ func planHash(p *exec.Plan) string {
 		}
 		if s.Grain != nil {
 			fmt.Fprintf(h, "grain %q %d %d;", s.Grain.Kind, s.Grain.Delay, s.Grain.Clocks)
+			if s.Grain.Streams > 0 {
+				fmt.Fprintf(h, "by producer %d;", s.Grain.Streams)
+			}
 		}
 	}
 	return fmt.Sprintf("%016x", h.Sum64())

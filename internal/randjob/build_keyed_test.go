@@ -34,6 +34,9 @@ func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row])
 	switch {
 	case n.Clocks == model.KeyClocks:
 		opts = append(opts, operators.WatermarkPer(operators.Key, ms(n.Delay)))
+		if n.ByProducer {
+			opts = append(opts, operators.ByProducer())
+		}
 	case n.Clocks > 0:
 		opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
 	}

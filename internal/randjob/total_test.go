@@ -63,6 +63,9 @@ func (a *total) add(j *model.Job, p *Played) {
 		}
 		if n.Clocks != 0 {
 			a.clocks[fmt.Sprint(n.Clocks)]++
+			if n.ByProducer {
+				a.clocks["by producer"]++
+			}
 			for k := range j.Nodes { // what follows them
 				if x := &j.Nodes[k]; slices.Contains(x.In, i) {
 					a.clocks[string(x.Op)]++

@@ -6,6 +6,8 @@ import "errors"
 type In struct {
 	// Input is the stage's input that the section came by, Group its key group.
 	Input, Group int
+	// Task is the number of the task that wrote the section.
+	Task int
 	// Items is the number of items in the section. The first Done of them are done.
 	Items, Done int
 }

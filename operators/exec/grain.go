@@ -13,7 +13,14 @@ type Grain struct {
 	Delay int64 `json:"delay_ms"`
 	// Clocks is how many clocks a key group has, with GrainKeys.
 	Clocks int `json:"clocks,omitempty"`
+	// Streams, if clocks follow each path of a key, is how many streams meet in one keyed flow of the
+	// stage, at most; 0: they follow the items as they come. A path leads from a task that writes one of
+	// the streams; a flow has MostPaths at most.
+	Streams int `json:"streams,omitempty"`
 }
+
+// MostPaths is the greatest number of paths by which items of one key come.
+const MostPaths = 16
 
 // The kinds of grains.
 const (
@@ -29,5 +36,9 @@ func (g Grain) String() string {
 	if g.Kind == GrainKeys {
 		return fmt.Sprintf("%d for each key group, delay %v", g.Clocks, time.Duration(g.Delay)*time.Millisecond)
 	}
-	return fmt.Sprintf("one for each %s, delay %v", g.Kind, time.Duration(g.Delay)*time.Millisecond)
+	by := ""
+	if g.Streams > 0 {
+		by = ", by producer"
+	}
+	return fmt.Sprintf("one for each %s, delay %v%s", g.Kind, time.Duration(g.Delay)*time.Millisecond, by)
 }

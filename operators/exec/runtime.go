@@ -29,6 +29,10 @@ type Runtime interface {
 	// Home returns the store for the part of a table that does not fit in memory, nil: all of it
 	// stays in memory.
 	Home(table int) Home
+	// Promises returns the watermarks of the tasks that write the stream of the stage's i-th input, by
+	// their numbers, as of the section that is being processed: MaxTime for one that is idle or has
+	// ended. nil: not all of them are known. The slice is valid until the next call.
+	Promises(input int) []int64
 	// Late counts items that came too late to count, for reports.
 	Late(n int)
 	// Arrived reports the event time of an item that has reached a sink, once a batch, for reports

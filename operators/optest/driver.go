@@ -142,6 +142,13 @@ func (in *Input[T]) Open(p int) (operators.Partition[T], error) {
 	return &piped[T]{pipe: in.parts[p], w: exec.MinTime}, nil
 }
 
+// AdvanceTo moves event time of one partition, as Driver.AdvanceTo does of all.
+func (in *Input[T]) AdvanceTo(partition int, t int64) {
+	p := in.parts[partition]
+	p.w = max(p.w, t)
+	in.d.step()
+}
+
 func (in *Input[T]) advance(t int64, end bool) {
 	for _, p := range in.parts {
 		p.w, p.end = max(p.w, t), p.end || end

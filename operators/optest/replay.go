@@ -37,8 +37,9 @@ type call struct {
 
 // answers is what the Runtime has said during a call.
 type answers struct {
-	now    int64
-	random []uint64
+	now      int64
+	random   []uint64
+	promises [][]int64 // by input, for clocks by producer
 }
 
 // begin starts the past of an instance, as of the task's last commit.
@@ -57,8 +58,13 @@ func (p *past) drawn(n uint64) uint64 {
 }
 
 func (p *past) answers(t *task) answers {
-	a := answers{t.run.now, p.random}
+	a := answers{now: t.run.now, random: p.random}
 	p.random = nil
+	if g := t.spec.Grain; p.noted && g != nil && g.Streams > 0 {
+		for i := range t.spec.Inputs {
+			a.promises = append(a.promises, t.Promises(i))
+		}
+	}
 	return a
 }
 
@@ -143,6 +149,7 @@ type replaying struct {
 
 func (s *replaying) Output(i int) *exec.Output  { return s.outputs[i] }
 func (s *replaying) Now() int64                 { return s.now }
+func (s *replaying) Promises(input int) []int64 { return s.promises[input] }
 func (s *replaying) Meter(*exec.Metric)         {}
 func (s *replaying) Late(n int)                 { s.late += n }
 func (s *replaying) Count(name string, n int64) { s.counts[name] += n }

@@ -69,7 +69,27 @@ func (t *task) Groups() int               { return t.groups }
 func (t *task) OutputGroups(i int) int    { return t.run.groups(t.spec.Outputs[i]) }
 func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
 func (t *task) Now() int64                { return t.run.now }
-func (t *task) Random() uint64            { return t.past.drawn(t.run.rng.Uint64()) }
+func (t *task) Promises(input int) (all []int64) {
+	stream := t.spec.Inputs[input]
+	for s, spec := range t.run.plan.Stages {
+		if !slices.Contains(spec.Outputs, stream) {
+			continue
+		}
+		for _, p := range t.run.byPlan[s] {
+			seen, ok := t.at.seen[[2]int{s, p.index}]
+			switch {
+			case !ok:
+				all = append(all, exec.MinTime)
+			case seen.idle:
+				all = append(all, exec.MaxTime)
+			default:
+				all = append(all, seen.w)
+			}
+		}
+	}
+	return all
+}
+func (t *task) Random() uint64 { return t.past.drawn(t.run.rng.Uint64()) }
 func (t *task) Home(int) exec.Home {
 	h := t.home(t.run.homes)
 	if h == nil {
@@ -346,7 +366,7 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 			if before += s.items; t.at.units >= before {
 				continue
 			}
-			in := exec.In{Input: i, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
+			in := exec.In{Input: i, Task: rec.task, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
 			if crashed, err := t.all(func() (bool, error) {
 				from := in
 				did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return process(c, from, s.data, b) })

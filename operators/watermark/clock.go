@@ -61,3 +61,9 @@ func within(t int64) int64 {
 	const far = 1 << 61
 	return min(max(t, -far), far)
 }
+
+// Follow is Move for a key whose time is computed from several paths (Paths).
+func (c *Clock) Follow(own int64) (reached bool) {
+	c.Own = max(c.Own, own)
+	return c.Own > exec.MinTime && c.Own >= c.Next
+}

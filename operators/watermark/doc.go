@@ -23,6 +23,9 @@
 //     late after a restart, too.
 //  5. When W has reached F the clock says nothing that W does not say. A silent key has no clock.
 //
+// If the items of a key come by several paths (the tasks that write them), Own can be computed from the
+// time of each (Paths). It is then updated behind each item of the key, and does not go back.
+//
 // Keys can share a clock: then "the key's items" are those of all its keys.
 //
 // Nothing of a clock travels in the log: behind a repartition it is computed anew from the items.

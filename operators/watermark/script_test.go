@@ -29,9 +29,10 @@ type scene struct {
 
 // TestScripts: what fires behind which item, by a clock for each key or by the task's. The commands:
 //
-//	job OPERATOR [grain=task|key|N] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N]
+//	job OPERATOR [grain=task|key|N] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N] [producers=N]
+//	                                producers: a source task for each of N partitions, and ByProducer
 //	item KEY TIME N [PARTITION]     right KEY TIME N
-//	advance TIME                    end
+//	advance TIME [PARTITION]        end
 //	crash                           all tasks restart from their last commits
 //	state                           the number of keys of each table that has any
 func TestScripts(t *testing.T) {
@@ -54,6 +55,10 @@ func (s *scene) do(f []string) {
 	case "right":
 		s.other.Pipe(int64(s.Int(f[2])), hit{f[1], int64(s.Int(f[3]))})
 	case "advance":
+		if len(f) > 2 {
+			s.in.AdvanceTo(s.Int(f[2]), int64(s.Int(f[1])))
+			break
+		}
 		s.d.AdvanceTo(int64(s.Int(f[1])))
 	case "end":
 		s.d.End()
@@ -81,7 +86,7 @@ func (s *scene) do(f []string) {
 }
 
 func (s *scene) job(kind string, words []string) {
-	o := map[string]string{"grain": "key", "delay": "0", "size": "10", "slide": "10", "lateness": "0", "partitions": "1"}
+	o := map[string]string{"grain": "key", "delay": "0", "size": "10", "slide": "10", "lateness": "0", "partitions": "1", "producers": "0"}
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		o[name] = value
@@ -91,7 +96,7 @@ func (s *scene) job(kind string, words []string) {
 		require.NoError(s, err)
 		return n
 	}
-	per, groups := operators.WatermarkPer(operators.Task, 0), 0
+	per, by, groups := operators.WatermarkPer(operators.Task, 0), operators.Groups(0), 0
 	switch o["grain"] {
 	case "key":
 		per = operators.WatermarkPer(operators.Key, milliseconds(ms("delay")))
@@ -100,9 +105,13 @@ func (s *scene) job(kind string, words []string) {
 		groups = 1
 		per = operators.WatermarkPer(operators.Keys(int(ms("grain"))), milliseconds(ms("delay")))
 	}
+	partitions, tasks := ms("partitions"), 1
+	if n := ms("producers"); n > 0 {
+		partitions, tasks, by = n, int(n), operators.ByProducer()
+	}
 	job := operators.NewJob("scene")
 	s.stage = "in"
-	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(0, make([][]optest.Timed[hit], ms("partitions"))...), hitSerde), "in", serde.String, byKey, per)
+	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(0, make([][]optest.Timed[hit], partitions)...), hitSerde), "in", serde.String, byKey, per, by)
 	if o["filter"] != "" {
 		in = operators.FilterValues(in, func(_ *string, h *hit) bool { return h.Key != o["filter"] || h.N > 0 })
 	}
@@ -115,7 +124,7 @@ func (s *scene) job(kind string, words []string) {
 	case "sessions":
 		sums = operators.AggregateSessions(in, "sessions", milliseconds(ms("size")), summing(), lateness)
 	case "join":
-		right := operators.KeyBy(operators.FromSource(job, "right", optest.Items[hit](0, nil), hitSerde), "right-in", serde.String, byKey, per)
+		right := operators.KeyBy(operators.FromSource(job, "right", optest.Items[hit](0, nil), hitSerde), "right-in", serde.String, byKey, per, by)
 		rows = timed(operators.LeftJoinStreams(in, right, "join", milliseconds(ms("size")), func(_ *string, l, r *hit) string {
 			if r == nil {
 				return showHit(l) + " alone"
@@ -123,7 +132,7 @@ func (s *scene) job(kind string, words []string) {
 			return showHit(l) + " with " + showHit(r)
 		}))
 	case "sides":
-		right := operators.KeyBy(operators.FromSource(job, "right", optest.Items[hit](0, nil), hitSerde), "right-in", serde.String, byKey, per)
+		right := operators.KeyBy(operators.FromSource(job, "right", optest.Items[hit](0, nil), hitSerde), "right-in", serde.String, byKey, per, by)
 		rows = timed(operators.Process2(in, right, "sides", func(c *operators.Context[string, string]) operators.Handler2[hit, hit] {
 			show := func(h *hit) {
 				c.Emit(fmt.Sprintf("%s at %d, watermark %s", showHit(h), c.Time(), timeOf(c.Watermark())), c.Time())
@@ -160,7 +169,7 @@ func (s *scene) job(kind string, words []string) {
 	operators.ToSink(rows, "out", optest.Collect(clone))
 	plan, err := job.Plan()
 	require.NoError(s, err)
-	s.d = optest.NewDriver(driven{s}, plan, optest.Options{Groups: groups})
+	s.d = optest.NewDriver(driven{s}, plan, optest.Options{Groups: groups, Parallelism: tasks})
 	s.in = optest.NewInput[hit](s.d, "src")
 	if kind == "join" || kind == "sides" {
 		s.other = optest.NewInput[hit](s.d, "right")

@@ -117,6 +117,9 @@ func (h *Handover) refuse(s, n int) error {
 		Stage: spec.Name, Sink: spec.Sink, Source: len(spec.Inputs) == 0, Groups: l.Stages[s].Groups, Tasks: l.Stages[s].Tasks, Most: l.Most(s),
 		Protocol: h.cfg.Protocol.Name(), Log: can.KeepsChanges, Coordinated: can.Coordinator,
 	}, n)
+	if err == nil {
+		err = l.CheckTasks(s, n)
+	}
 	if err == nil && h.cfg.State != nil {
 		err = errors.New("key groups whose state is on disk (--state) cannot move between running tasks; start the job with its state in memory, or stop it with a savepoint and start it from that with another parallelism")
 	}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -111,7 +112,7 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 		}
 	}
 	for i := range plan.Stages {
-		if err := l.checkTags(i); err != nil {
+		if err := errors.Join(l.checkTags(i), l.checkPaths(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -156,6 +157,36 @@ func (l *Layout) checkTags(stage int) error {
 		n := owned + sharedlog.MaxGroupTags - most
 		return fmt.Errorf("stage %q: one commit may touch %d tags (outputs and state changes by key group), a group of the log holds %d; use fewer key groups",
 			spec.Name, n, sharedlog.MaxGroupTags)
+	}
+	return nil
+}
+
+// checkPaths refuses a stage whose clocks follow more paths than they can.
+func (l *Layout) checkPaths(stage int) error {
+	spec := &l.Plan.Stages[stage]
+	if spec.Grain == nil || spec.Grain.Streams == 0 {
+		return nil
+	}
+	for _, in := range spec.Inputs {
+		s := l.Streams[in]
+		if n := l.Stages[s.Producer].Tasks * spec.Grain.Streams; n > exec.MostPaths {
+			return fmt.Errorf("stage %q: the items of a key come by %d paths (%d tasks of stage %q, %d streams that meet), ByProducer follows %d at most: give that stage fewer tasks",
+				spec.Name, n, l.Stages[s.Producer].Tasks, l.Plan.Stages[s.Producer].Name, spec.Grain.Streams, exec.MostPaths)
+		}
+	}
+	return nil
+}
+
+// CheckTasks returns why a stage cannot have a number of tasks, for the clocks of its consumers; nil if it
+// can.
+func (l *Layout) CheckTasks(stage, tasks int) error {
+	c := *l
+	c.Stages = slices.Clone(l.Stages)
+	c.Stages[stage].Tasks = tasks
+	for i := range c.Stages {
+		if err := c.checkPaths(i); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -50,6 +50,25 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, "use fewer key groups")
 }
 
+// Clocks that follow each producer do so for 16 paths at most: a plan with more is refused, and so are more
+// tasks of a stage that writes the stream.
+func TestPaths(t *testing.T) {
+	source := exec.StageSpec{Name: "source", Partitions: 20, Outputs: []int{0}}
+	clocks := exec.StageSpec{Name: "count", Inputs: []int{0}, Outputs: []int{1}, Grain: &exec.Grain{Kind: exec.GrainKey, Streams: 2}}
+	l, err := New(plan(source, clocks), "j", 4, 8)
+	require.NoError(t, err)
+	require.NoError(t, l.CheckTasks(0, 8))
+	require.ErrorContains(t, l.CheckTasks(0, 9), `stage "count": the items of a key come by 18 paths (9 tasks of stage "source", 2 streams that meet), ByProducer follows 16 at most`)
+	_, err = New(plan(source, clocks), "j", 4, 9)
+	require.ErrorContains(t, err, "come by 18 paths")
+	clocks.Grain.Streams = 1
+	_, err = New(plan(source, clocks), "j", 4, 16)
+	require.NoError(t, err)
+	clocks.Grain.Streams = 0
+	_, err = New(plan(source, clocks), "j", 4, 20)
+	require.NoError(t, err)
+}
+
 // With changes the owners of one stage, and how its producers pack for it.
 func TestWith(t *testing.T) {
 	source := exec.StageSpec{Name: "source", Partitions: 1, Outputs: []int{0}}

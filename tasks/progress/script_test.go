@@ -32,6 +32,7 @@ import (
 //	ack N task T at LSN [ended]      a task acknowledges checkpoint N
 //	completed                        the record is in the order
 //	show                             print position, low, watermark
+//	promises                         print what each producer's promise is, +inf: it holds nothing back
 type scenario struct {
 	*script.Script
 	protocol Protocol
@@ -255,6 +256,12 @@ func (s *scenario) do(f []string) {
 		s.Printf("final %t", s.coord.Final())
 	case "show":
 		s.Printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
+	case "promises":
+		var all []string
+		for _, w := range s.table.Promises(nil, 7) {
+			all = append(all, timeText(w))
+		}
+		s.Printf("%s", strings.Join(append(all, "."), " "))
 	default:
 		s.Unknown()
 	}

@@ -167,6 +167,28 @@ func (t *Table) advance() {
 // Watermark returns the input watermark (invariant 4).
 func (t *Table) Watermark() int64 { return t.watermark }
 
+// Promises appends the watermarks of the producers of a stream, by their tasks: MaxTime for one that does not
+// hold event time back, as it is idle or has ended. It appends nothing until all are registered.
+func (t *Table) Promises(dst []int64, stream uint32) []int64 {
+	if !t.known[stream] {
+		return dst
+	}
+	stage := t.producer[stream]
+	i, _ := t.find(stage, 0)
+	for ; i < len(t.seen) && t.seen[i].Stage == stage; i++ {
+		e := &t.seen[i]
+		for uint32(len(dst)) < e.Task { // a task that was never registered
+			dst = append(dst, maxTime)
+		}
+		w := e.Watermark
+		if over(e) || e.Idle {
+			w = maxTime
+		}
+		dst = append(dst, w)
+	}
+	return dst
+}
+
 // over reports whether a producer sends nothing more. Its watermark may say so first; its next
 // marker, under aligned its next barrier, then says that it has ended.
 func over(e *envelope.Seen) bool { return e.Ended || e.Watermark == maxTime }

@@ -176,7 +176,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
 	}
 	in := &t.scratch.section
-	in.Input = t.input[h.Stream]
+	in.Input, in.Task = t.input[h.Stream], int(h.Task)
 	bytes, since := 0, 0 // since: units since the task last checked how much they made
 	for {
 		s, ok := t.scratch.data.Next()

@@ -88,6 +88,7 @@ type scratch struct {
 	packer    envelope.Packer
 	seen      []envelope.Seen
 	positions []exec.Position
+	promises  []int64
 }
 
 // run runs the task (see the package comment). It returns nil when the task has committed the end
@@ -499,6 +500,21 @@ func (t *task) Home(table int) exec.Home {
 	}
 	return t.backend.Table(table)
 }
+
+// Promises implements exec.Runtime. While key groups are pending, no promise passes what the task may
+// promise itself: their items below the plan are not late.
+func (t *task) Promises(input int) []int64 {
+	stream := uint32(t.spec.Inputs[input])
+	t.scratch.promises = t.in.table.Promises(t.scratch.promises[:0], stream)
+	if t.open() {
+		most, _ := t.capped(t.in.table.Lowest())
+		for i, w := range t.scratch.promises {
+			t.scratch.promises[i] = min(w, most)
+		}
+	}
+	return t.scratch.promises
+}
+
 func (t *task) Now() int64                 { return t.wall() }
 func (t *task) Arrived(time int64)         { t.status.Arrived(t.cfg.Clock().UnixMilli() - time) }
 func (t *task) Late(n int)                 { t.counted.Late += uint64(n) }

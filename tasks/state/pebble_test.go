@@ -152,6 +152,7 @@ type runtime struct {
 func (r *runtime) Task() (int, int)          { return 0, 1 }
 func (r *runtime) Groups() int               { return groups }
 func (r *runtime) OutputGroups(int) int      { return groups }
+func (r *runtime) Promises(int) []int64      { return nil }
 func (r *runtime) Output(i int) *exec.Output { return r.outs[i] }
 func (r *runtime) Now() int64                { return 0 }
 func (r *runtime) Random() uint64            { return 0 }

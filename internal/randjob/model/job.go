@@ -34,9 +34,9 @@ const (
 	Pick      Op = "Pick"   // Out
 
 	// Stream → keyed stream.
-	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, Groups, Parallelism; Ahead: KeyAhead
-	// Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Count (MergeItems), Point (MergeAt), Clocks, Delay, Groups,
-	// Parallelism; with CombineWindows.
+	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, ByProducer, Groups, Parallelism; Ahead: KeyAhead
+	// Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Count (MergeItems), Point (MergeAt), Clocks, Delay, ByProducer,
+	// Groups, Parallelism; with CombineWindows.
 	PreAggregate Op = "PreAggregate"
 
 	// Keyed stream → keyed stream.
@@ -117,6 +117,7 @@ type Node struct {
 	Groups, Parallelism                int
 	Clocks                             int   // of event time: KeyClocks, or so many for each key group; 0: the task's
 	Delay                              int64 // of clocks
+	ByProducer                         bool  // KeyClocks that follow each path of a key
 	Ahead, Global                      bool
 	Point                              int // N of a row that is a multiple of it; 0: none
 	Source                             *SourceData

@@ -38,6 +38,7 @@ type Chain struct {
 	errs  []error     // of the operators that are being built
 
 	inputs []SectionReader
+	paths  []*Paths // of the operators that follow them
 	source itemSource
 	ops    []operator
 	tables []exec.StateTable
@@ -96,10 +97,11 @@ type Stage struct {
 	Name string
 	// Outputs are the ids of the streams that the stage writes.
 	Outputs []int
-	// Inputs build the readers of the streams that it reads, with the operators that follow, and
-	// Roots what a chain has besides: the source.
-	Inputs []func(c *Chain) SectionReader
-	Roots  []func(c *Chain) error
+	// Streams are the ids of the streams that it reads. Inputs build their readers, with the operators that
+	// follow, and Roots what a chain has besides: the source.
+	Streams []int
+	Inputs  []func(c *Chain) SectionReader
+	Roots   []func(c *Chain) error
 }
 
 // New builds a chain for a task.
@@ -241,6 +243,11 @@ func (c *Chain) Stand(at exec.Bounds) {
 }
 
 func (c *Chain) Process(in *exec.In, payload []byte, b exec.Budget) (exec.Did, error) {
+	for _, p := range c.paths {
+		if err := p.load(c.RT, in); err != nil {
+			return exec.Did{}, c.wrap(err)
+		}
+	}
 	m := c.measure(b)
 	done, err := c.inputs[in.Input].process(in, payload, m)
 	return exec.Did{Units: m.Units, All: done}, c.wrap(err)

@@ -16,9 +16,13 @@ import (
 
 // Clocks says that each key of an operator has a clock, delay ms behind the key's newest item; or, if N
 // is not 0, that the keys of a key group share N clocks.
+//
+// Paths, if not nil, are those by which the items of a key come: its clock is computed from the times of
+// all (watermark.Paths).
 type Clocks struct {
 	Delay int64
 	N     int
+	Paths *chain.Paths
 }
 
 // byKey is what Windows do if each key has a clock (package watermark).
@@ -33,6 +37,8 @@ type Clocks struct {
 //   - passed has, for each key whose clock is ahead of W by a boundary at least, the greatest boundary F
 //     that the clock has reached. What is due of the key by F has been done. It changes once a window and
 //     key, and is deleted when W reaches F.
+//   - paths has, if keys have several, what each has reached, for a key of which one is ahead of W. It is
+//     deleted when W has reached all.
 //   - The cursors say the same of W: up to which (end, key) Advance has closed windows.
 //
 // Invariant: a window of a key is closed once. Those that end by max(F, cursor) have been.
@@ -42,6 +48,7 @@ type byKey[K comparable, A any] struct {
 	delay   int64
 	bounds  watermark.Boundaries
 	passed  *state.Map[K, int64]
+	paths   *byPath[K] // nil: a clock follows its key's items as they come
 	cursors *state.Cursors[K]
 	timers  *timerqueue.Queue[K]
 	w       int64
@@ -70,6 +77,9 @@ func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *b
 	if o.Clocks.N > 0 {
 		x.shared = newShared(o.Name, groups, o.Clocks.N, w.keys)
 	}
+	if o.Clocks.Paths != nil {
+		x.paths = newByPath(o.Name, groups, w.keys, x.bounds, o.Clocks.Paths)
+	}
 	if m, ok := w.rt.(exec.Meters); ok {
 		x.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{o.Name}})
 		m.Meter(x.gauge)
@@ -81,6 +91,9 @@ func (x *byKey[K, A]) tables() []exec.StateTable {
 	// The clocks are restored before the panes.
 	if x.shared != nil {
 		return []exec.StateTable{x.cursors.Table(), x.shared.passed, x.state}
+	}
+	if x.paths != nil {
+		return []exec.StateTable{x.cursors.Table(), x.passed, x.paths, x.state}
 	}
 	return []exec.StateTable{x.cursors.Table(), x.passed, x.state}
 }
@@ -176,7 +189,16 @@ func (x *byKey[K, A]) arm(e *state.PaneEntry[K, A], t int64) {
 // move moves the clock of an item behind it, and does what is due then.
 func (x *byKey[K, A]) move(group int, key *K, e *state.PaneEntry[K, A], c *watermark.Clock, t int64) error {
 	own := c.Own
-	if !c.Move(t, x.delay) {
+	if x.paths != nil {
+		to, reached := x.paths.move(group, key, t, x.delay, x.w)
+		if reached > exec.MinTime {
+			x.arm(e, reached)
+		}
+		if !c.Follow(to) {
+			x.release(e)
+			return nil
+		}
+	} else if !c.Move(t, x.delay) {
 		return nil
 	}
 	c.Next = x.bounds.After(c.Own)
@@ -365,6 +387,13 @@ func (x *byKey[K, A]) visit(group int, e *state.PaneEntry[K, A], t int64, m *exe
 	if f > t {
 		c.Timer = min(c.Timer, f)
 	}
+	if x.paths != nil {
+		reached, gone := x.paths.drop(group, &e.Key, t)
+		did = did || gone
+		if reached > t {
+			c.Timer = min(c.Timer, reached)
+		}
+	}
 	if c.Timer == watermark.NoTimer {
 		x.clocks[group]--
 		x.state.Forget(e)
@@ -392,6 +421,14 @@ func (x *byKey[K, A]) RestoreClocks(group int, along bool) {
 		c.Own, c.Next = *f, x.bounds.After(*f)
 		return true
 	})
+	if x.paths != nil {
+		x.paths.Range(group, func(key *K, _ *watermark.Paths) bool {
+			if x.state.Key(group, key) == nil {
+				x.state.AddKey(group, key)
+			}
+			return true
+		})
+	}
 }
 
 // Restored implements state.Clocked.
@@ -412,6 +449,11 @@ func (x *byKey[K, A]) Restored(e *state.PaneEntry[K, A]) {
 	x.arm(e, x.due(e, fired))
 	if f > exec.MinTime {
 		x.arm(e, f)
+	}
+	if x.paths != nil {
+		if reached := x.paths.reached(group, &e.Key); reached > exec.MinTime {
+			x.arm(e, reached)
+		}
 	}
 	x.release(e)
 }

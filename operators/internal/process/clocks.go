@@ -50,7 +50,9 @@ type clocks[K comparable] interface {
 type keyClocks[K comparable] struct {
 	*state.Map[K, keyClock]
 	own ownTime
-	w   *int64
+	// paths are those by which the items of each input come; nil: the clock follows them as they come.
+	paths []*chain.Paths
+	w     *int64
 	// gone has, for each clock that is ahead of W, a time at which W may have reached it.
 	gone *timerqueue.Queue[K]
 	key  K // a local one would escape, an allocation a timer
@@ -104,6 +106,8 @@ func (x *ownTime) decode(r *serde.Reader, o *owns) {
 // keyClock is the clock of a key. Only own is state; due is derived from the timers' tables.
 type keyClock struct {
 	own owns
+	// paths has, for each input, how far the key's items have come by each path; nil without paths.
+	paths []watermark.Paths
 	// check is the time of the key in gone, NoTimer if there is none.
 	check int64
 	// due are the key's timers, sorted by time and then by set.
@@ -116,24 +120,57 @@ type dueTimer struct {
 	set int
 }
 
-func newKeyClock() keyClock { return keyClock{own: noOwns, check: watermark.NoTimer} }
+func (x *keyClocks[K]) newClock() keyClock {
+	k := keyClock{own: noOwns, check: watermark.NoTimer}
+	if x.paths != nil {
+		k.paths = make([]watermark.Paths, x.own.inputs)
+		for i := range k.paths {
+			k.paths[i] = watermark.NewPaths()
+		}
+	}
+	return k
+}
+
+// newest returns the time that W must have reached for the clock to say nothing.
+func (k *keyClock) newest() int64 {
+	t := max(k.own[0], k.own[1])
+	for i := range k.paths {
+		t = max(t, k.paths[i].Greatest())
+	}
+	return t
+}
 
 // newKeyClocks returns no clocks, for a task whose watermark is *w.
-func newKeyClocks[K comparable](name string, groups int, keys serde.Serde[K], own ownTime, w *int64) *keyClocks[K] {
-	x := &keyClocks[K]{own: own, w: w, gone: timerqueue.New(groups, keys)}
-	x.Map = state.NewMap(name, groups, keys, serde.New("clock of a key",
-		func(dst []byte, c *keyClock) []byte { return x.own.append(dst, &c.own) },
-		func(r *serde.Reader, c *keyClock) {
-			*c = newKeyClock()
-			x.own.decode(r, &c.own)
-		}))
+func newKeyClocks[K comparable](name string, groups int, keys serde.Serde[K], own ownTime, paths []*chain.Paths, w *int64) *keyClocks[K] {
+	x := &keyClocks[K]{own: own, paths: paths, w: w, gone: timerqueue.New(groups, keys)}
+	typ := "clock of a key"
+	if paths != nil {
+		typ = "clock of a key by producer"
+	}
+	x.Map = state.NewMap(name, groups, keys, serde.New(typ, x.appendClock, x.readClock))
 	x.KeepInMemory()
 	x.OnDrop(x.gone.DropGroup)
 	x.OnRestored(func(group int, key *K, k *keyClock) {
-		k.check = max(k.own[0], k.own[1])
+		k.check = k.newest()
 		x.gone.Add(k.check, group, *key)
 	})
 	return x
+}
+
+func (x *keyClocks[K]) appendClock(dst []byte, c *keyClock) []byte {
+	dst = x.own.append(dst, &c.own)
+	for i := range c.paths {
+		dst = AppendPaths(dst, &c.paths[i], func(own int64) int64 { return own })
+	}
+	return dst
+}
+
+func (x *keyClocks[K]) readClock(r *serde.Reader, c *keyClock) {
+	*c = x.newClock()
+	x.own.decode(r, &c.own)
+	for i := range c.paths {
+		ReadPaths(r, &c.paths[i])
+	}
 }
 
 func (x *keyClocks[K]) number() int { return x.Len() }
@@ -149,7 +186,7 @@ func (x *keyClocks[K]) at(group int, key *K) int64 {
 func (x *keyClocks[K]) entry(group int, key *K) (own *K, k *keyClock) {
 	own, k, created := x.Entry(group, key)
 	if created {
-		*k = newKeyClock()
+		*k = x.newClock()
 	}
 	return own, k
 }
@@ -162,8 +199,13 @@ func (x *keyClocks[K]) begin(group int, key *K) (now int64) {
 
 func (x *keyClocks[K]) move(input int, t int64) {
 	k := x.clock
-	x.own.move(&k.own, input, t)
-	if newest := max(k.own[0], k.own[1]); newest > *x.w && newest < k.check { // have it looked at then
+	if x.paths != nil {
+		p := x.paths[input]
+		k.own[input] = max(k.own[input], k.paths[input].Move(p.Current, t, x.own.delay, p.Promised[:]))
+	} else {
+		x.own.move(&k.own, input, t)
+	}
+	if newest := k.newest(); newest > *x.w && newest < k.check { // have it looked at then
 		k.check = newest
 		x.gone.Add(newest, x.group, *x.current)
 	}
@@ -201,7 +243,7 @@ func (x *keyClocks[K]) timer(set, group int, key *K, t int64, comes bool) {
 
 // release removes the clock of a key that has no timers, if W has reached it.
 func (x *keyClocks[K]) release(group int, key *K, k *keyClock, w int64) (did bool) {
-	if len(k.due) > 0 || max(k.own[0], k.own[1]) > w {
+	if len(k.due) > 0 || k.newest() > w {
 		return false
 	}
 	x.Delete(group, key)
@@ -232,7 +274,7 @@ func (x *keyClocks[K]) drop(w int64, m *exec.Meter) (done bool) {
 		if k == nil || k.check != t {
 			continue
 		}
-		if newest := max(k.own[0], k.own[1]); newest > t {
+		if newest := k.newest(); newest > t {
 			k.check = newest
 			x.gone.Add(newest, group, x.key)
 			continue
@@ -247,15 +289,19 @@ func (x *keyClocks[K]) drop(w int64, m *exec.Meter) (done bool) {
 	}
 }
 
-// UseClocks gives each key of a function of this number of inputs a clock, or, if n > 0, each key group n
-// clocks; it is called before anything is added to the operator.
-func (p *Op[K, Out]) UseClocks(inputs int, delay int64, n int) {
+// UseClocks gives each key of a function a clock, or, if n > 0, each key group n clocks; it is called before
+// anything is added to the operator. paths has, for each input of the function, those by which its items
+// come, or nil.
+func (p *Op[K, Out]) UseClocks(paths []*chain.Paths, delay int64, n int) {
 	c := p.call
-	own := ownTime{inputs, delay}
+	own := ownTime{len(paths), delay}
+	if paths[0] == nil {
+		paths = nil
+	}
 	if n > 0 {
 		p.clocks = newSharedClocks(c.Table("clock"), c.RT.Groups(), n, c.Keys, own, &p.w, func(set int) *state.Timers[K] { return p.set(set).timers })
 	} else {
-		p.clocks = newKeyClocks(c.Table("clock"), c.RT.Groups(), c.Keys, own, &p.w)
+		p.clocks = newKeyClocks(c.Table("clock"), c.RT.Groups(), c.Keys, own, paths, &p.w)
 	}
 	p.w = exec.MinTime
 	if m, ok := c.RT.(exec.Meters); ok {
