@@ -95,7 +95,9 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.BoolVar(&e.Q2List, "q2-list", false, "query 2 looks for the original auctions 1007, 1020, 2001, 2019, 2087")
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
 	for _, o := range workload.Options() {
-		f.Var(&ownOption{o, &e.Settings}, o.Flag, o.Help)
+		if own := f.VarPF(&ownOption{o, &e.Settings}, o.Flag, "", o.Help); o.Type == "bool" {
+			own.NoOptDefVal = "true"
+		}
 	}
 	f.StringVar(&e.state, "state", "memory", "where keyed state lives: memory, or pebble (on disk, beside the embedded log), for state larger than memory")
 	e.stateMemory = 256 << 20

@@ -60,19 +60,29 @@ func keyedSettings(t *testing.T, i int) (driver.Settings, *workload.Workload, []
 }
 
 // grains are those that workloads run with.
-var grains = []string{"task", "key", "keys:16"}
+var grains = []string{"task", "key", "keys:16", "by-producer"}
 
 // withGrain returns the settings with a grain. With a clock for each key all items of a key are in one
 // partition, and with clocks that keys share there is one partition: an item is late by what came by
-// another path.
+// another path. Clocks by producer have keys in all partitions; withPaths gives each a task.
 func withGrain(s driver.Settings, grain string) driver.Settings {
 	s.Own = maps.Clone(s.Own)
 	s.Own["grain"] = grain
 	switch grain {
+	case "by-producer":
+		s.Own["grain"], s.Own["by-producer"], s.Own["partition-by"] = "key", "true", "none"
 	case "key":
 		s.Own["partition-by"] = "key"
 	case "keys:16":
 		s.Partitions = 1
+	}
+	return s
+}
+
+// withPaths gives a run with clocks by producer a partition for each task of the source.
+func withPaths(s driver.Settings) driver.Settings {
+	if s.Own["by-producer"] == "true" {
+		s.Partitions = s.Parallelism
 	}
 	return s
 }
@@ -89,7 +99,7 @@ func sameRows(t *testing.T, w *workload.Workload, right []string, file string) {
 }
 
 // The rows of the workloads equal the oracle's with each grain, under each protocol, at each parallelism,
-// and the state of keys that are silent is released. A run takes one grain of three for each of the others
+// and the state of keys that are silent is released. A run takes one grain of four for each of the others
 // (proctest.Drawn).
 func TestWorkloadAnswers(t *testing.T) {
 	for i, k := range keyed {
@@ -106,6 +116,7 @@ func TestWorkloadAnswers(t *testing.T) {
 					s.CommitInterval = []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}[(i+j+n)%3]
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
+						s = withPaths(s)
 						s.Output = filepath.Join(t.TempDir(), "out")
 						sum := runOnce(t, s)
 						require.Zero(t, sum.Late)
@@ -132,7 +143,7 @@ func runOnce(t *testing.T, s driver.Settings) *driver.Summary {
 }
 
 // A process that runs a workload is killed again and again, and another resumes: the rows are the
-// oracle's. A run takes one grain of three for each workload.
+// oracle's. A run takes one grain of four for each workload.
 func TestKilledWorkloads(t *testing.T) {
 	for i, k := range keyed {
 		base, w, right := keyedSettings(t, i)
@@ -145,7 +156,7 @@ func TestKilledWorkloads(t *testing.T) {
 			s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Logged = []string{"fused", "marker"}[i%2], 2, 16, 2*time.Millisecond, true
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				sameRows(t, w, right, killedRun(t, s, uint64(i)))
+				sameRows(t, w, right, killedRun(t, withPaths(s), uint64(i)))
 			})
 		}
 	}

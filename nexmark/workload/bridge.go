@@ -16,7 +16,7 @@ import (
 // point's mean height fell by too much from a window to the next one, or since the beginning.
 var bridge = &Workload{
 	Name: "bridge", Title: "points of a bridge's crown that sink",
-	Options: []*Option{sensors, window, keyIDs, partitionBy, grain, keyDelay},
+	Options: []*Option{sensors, window, keyIDs, partitionBy, grain, keyDelay, byProducer},
 	Plan:    bridgePlan, Answer: bridgeAnswer,
 	Delay: func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
 }
@@ -116,7 +116,7 @@ func bridgePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error)
 	}
 	job := operators.NewJob("bridge")
 	events := query.Begin(job, src, bridgeSerde, p.Logged)
-	byPoint := operators.KeyBy(events.With(bridgeByPoint), "points", serde.Int64, func(v *bridgeHeight) int64 { return v.Point }, p.clocks(in))
+	byPoint := operators.KeyBy(events.With(bridgeByPoint), "points", serde.Int64, func(v *bridgeHeight) int64 { return v.Point }, p.clocks(in)...)
 	size := p.duration(window, bridgeWindow)
 	means := operators.AggregateWindows(byPoint, operators.Sliding(size, size/bridgeSlides), operators.Aggregator[bridgeHeight, bridgeMean]{
 		Add:   func(acc *bridgeMean, v *bridgeHeight, _ int64) { acc.Sum, acc.N = acc.Sum+v.Micrometres, acc.N+1 },

@@ -48,12 +48,12 @@ func windowed[T, A any](p *Params, in *Input, events operators.Stream[T], name s
 ) operators.KeyedStream[int64, operators.Windowed[A]] {
 	switch p.Value(exchange) {
 	case "local":
-		panes := operators.PreAggregate(events, name, serde.Int64, key, win, agg, operators.MergeItems(int(p.count(mergeItems, 0))), p.clocks(in))
+		panes := operators.PreAggregate(events, name, serde.Int64, key, win, agg, append(p.clocks(in), operators.MergeItems(int(p.count(mergeItems, 0))))...)
 		return operators.CombineWindows(panes, opts...)
 	case "ahead":
 		parts := max(1, in.Partitions)
 		byKey := operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) })
 		return operators.AggregateWindows(byKey, win, agg, opts...)
 	}
-	return operators.AggregateWindows(operators.KeyBy(events, name, serde.Int64, key, p.clocks(in)), win, agg, opts...)
+	return operators.AggregateWindows(operators.KeyBy(events, name, serde.Int64, key, p.clocks(in)...), win, agg, opts...)
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,12 +15,17 @@ import (
 var (
 	grain = &Option{
 		Flag: "grain", Type: "string", Default: "task",
-		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, or keys:N (N of each key group). With key and several --partitions use --partition-by key",
+		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, or keys:N (N of each key group). With key and several --partitions use --partition-by key, or --by-producer",
 		Check: func(v string) error { _, err := parseGrain(v); return err },
 	}
 	keyDelay = &Option{
 		Flag: "key-delay", Type: "duration", Help: "with --grain key or keys:N: how far a clock is behind its newest item (default: with key --disorder, with keys:N the watermark delay)",
 		Check: optional(func(v string) error { return lasting(v, 0, 24*time.Hour) }),
+	}
+	byProducer = &Option{
+		Flag: "by-producer", Type: "bool", Default: "false",
+		Help:  "with --grain key: clocks follow the items of each producing task, so that keys may be in several --partitions (true or false; give the source as many tasks as partitions: what one task reads from several is out of order by a read)",
+		Check: func(v string) error { return among(v, "true", "false") },
 	}
 	late = &Option{
 		Flag: "late", Type: "string", Default: "commit", Help: "kw: when a window that late items have changed has a result again: once a commit, or after each item",
@@ -46,6 +52,9 @@ func (p *Params) checkGrain() error {
 	if p.Value(keyDelay) != "" && p.Value(grain) == "task" {
 		return fmt.Errorf("key-delay %s: the clock of a task has none; give --grain key, or --watermark-delay", p.Value(keyDelay))
 	}
+	if p.Value(byProducer) == "true" && p.Value(grain) != "key" {
+		return fmt.Errorf("by-producer: the clocks of grain %s do not follow producers; give --grain key", p.Value(grain))
+	}
 	if p.Value(late) == "each" && (p.duration(lateness, 0) == 0 || p.Emission == operators.Eager) {
 		return errors.New("late each: needs a lateness, and results that are final")
 	}
@@ -53,13 +62,30 @@ func (p *Params) checkGrain() error {
 }
 
 // clocks returns the clocks of a stream that is partitioned by the keys of the items.
-func (p *Params) clocks(in *Input) operators.RouteOption {
+func (p *Params) clocks(in *Input) []operators.RouteOption {
 	g, _ := parseGrain(p.Value(grain)) // see Workload.check
-	switch g {
-	case operators.Task:
-		return operators.WatermarkPer(g, 0)
-	case operators.Key:
-		return operators.WatermarkPer(g, p.duration(keyDelay, in.Generator.Disorder))
+	opts := []operators.RouteOption{operators.WatermarkPer(g, p.KeyDelay(in))}
+	if p.Value(byProducer) == "true" {
+		opts = append(opts, operators.ByProducer())
 	}
-	return operators.WatermarkPer(g, p.duration(keyDelay, in.Delay))
+	return opts
+}
+
+// Grain returns what has a clock of event time, as --grain says it; "" if the workload has no such option.
+func (w *Workload) Grain(p *Params) string {
+	if !slices.Contains(w.Options, grain) {
+		return ""
+	}
+	return p.Value(grain)
+}
+
+// KeyDelay returns how far the clocks of keys are behind their newest items; 0 with the clock of a task.
+func (p *Params) KeyDelay(in *Input) time.Duration {
+	switch p.Value(grain) {
+	case "task":
+		return 0
+	case "key":
+		return p.duration(keyDelay, in.Generator.Disorder)
+	}
+	return p.duration(keyDelay, in.Delay)
 }

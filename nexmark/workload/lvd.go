@@ -18,7 +18,7 @@ import (
 // wrong by an amount of its own.
 var lvd = &Workload{
 	Name: "lvd", Title: "low voltage, by sensor",
-	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay, exchange, mergeItems},
+	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay, byProducer, exchange, mergeItems},
 	Plan:    lvdPlan, Answer: lvdAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration {
 		return 2*lvdMost*p.duration(skew, lvdSkew) + events.Disorder

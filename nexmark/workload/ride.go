@@ -16,7 +16,7 @@ import (
 // with two items, so it shows whether the state of keys that are silent is released.
 var ride = &Workload{
 	Name: "ride", Title: "rides that last too long",
-	Options: []*Option{window, partitionBy, grain, keyDelay},
+	Options: []*Option{window, partitionBy, grain, keyDelay, byProducer},
 	Plan:    ridePlan, Answer: rideAnswer,
 	Delay: func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
 }
@@ -101,7 +101,7 @@ func ridePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	limit := p.duration(window, rideLimit).Milliseconds()
 	job := operators.NewJob("ride")
 	events := query.Begin(job, src, rideSerde, p.Logged)
-	byRide := operators.KeyBy(events.With(rideByRide), "rides", serde.Int64, func(v *rideEvent) int64 { return v.Ride }, p.clocks(in))
+	byRide := operators.KeyBy(events.With(rideByRide), "rides", serde.Int64, func(v *rideEvent) int64 { return v.Ride }, p.clocks(in)...)
 	long := operators.Process(byRide, "long", func(c *operators.Context[int64, rideRow]) operators.Handler[rideEvent] {
 		open := operators.NewValue(c, "open", rideOpenSerde)
 		return operators.Handler[rideEvent]{

@@ -153,7 +153,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, mergeItems}, Options())
+	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, mergeItems}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
@@ -172,6 +172,8 @@ func TestGrainOptions(t *testing.T) {
 		"grain keys:3":                "use task, key, or keys:N with N a power of two, at most 256",
 		"grain keys:512":              "use task, key, or keys:N with N a power of two, at most 256",
 		"grain day":                   "use task, key, or keys:N with N a power of two, at most 256",
+		"by-producer true":            "by-producer: the clocks of grain task do not follow producers; give --grain key",
+		"grain key by-producer maybe": "use true or false",
 		"key-delay 2s":                "key-delay 2s: the clock of a task has none; give --grain key, or --watermark-delay",
 		"late each lateness 0s":       "late each: needs a lateness, and results that are final",
 		"late sometimes":              "use commit or each",

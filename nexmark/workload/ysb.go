@@ -15,7 +15,7 @@ import (
 // campaign has is a table that the seed makes.
 var ysb = &Workload{
 	Name: "ysb", Title: "views of campaigns by window (Yahoo Streaming Benchmark)",
-	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, grain, keyDelay, exchange, mergeItems},
+	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, exchange, mergeItems},
 	Plan:    ysbPlan, Answer: ysbAnswer,
 	Revises: true,
 	Delay:   func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
