@@ -55,9 +55,10 @@ type Report struct {
 	Emit    Quantiles `json:"emit"`
 	Visible Quantiles `json:"visible"`
 	// Measured names the time that latencies are measured from.
-	Measured      string  `json:"latency_from"`
-	BacklogBytes  int64   `json:"backlog_bytes"`
-	Late          uint64  `json:"late"`
+	Measured     string `json:"latency_from"`
+	BacklogBytes int64  `json:"backlog_bytes"`
+	Late         uint64 `json:"late"`
+	*Clocks
 	CPU           float64 `json:"cpu_seconds"`
 	CPUPerEvent   float64 `json:"cpu_ns_per_event"`
 	RSS           uint64  `json:"peak_rss_bytes"`
@@ -278,7 +279,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		Workload: j.workload.Name, Query: j.workload.Query, Protocol: j.options.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
 		Achieved: float64(to-from) / took, Outputs: visible.quantiles().Count,
 		Version: Version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
-		Measured: "final: window or auction end", Source: "chained",
+		Measured: "final: window or auction end", Source: "chained", Clocks: j.clocks(),
 	}
 	if s.Eager {
 		r.Measured = "eager: newest event of the row"
@@ -294,6 +295,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	r.BacklogBytes = backlog(job)
 	for _, t := range job.Status() {
 		r.Late += t.Late
+		if r.Clocks != nil {
+			r.Clocks.add(&t)
+		}
 	}
 	now, rss := usage()
 	r.CPU, r.RSS = now-cpu, rss

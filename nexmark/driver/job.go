@@ -102,6 +102,7 @@ func Rows(s Settings) (*operators.Plan, error) {
 // job is what runs.
 type job struct {
 	workload *workload.Workload
+	params   *workload.Params
 	input    *workload.Input
 	plan     *operators.Plan
 	options  tasks.Options
@@ -117,12 +118,12 @@ func (s *Settings) build() (*job, error) {
 }
 
 func (s *Settings) buildTo(in *workload.Input, out query.Output) (j *job, err error) {
-	j = &job{input: in, options: s.options()}
+	j = &job{params: s.params(), input: in, options: s.options()}
 	j.options.Name = s.JobName()
 	if j.workload, err = s.workload(); err != nil {
 		return nil, err
 	}
-	j.plan, err = j.workload.Build(s.params(), j.input, out)
+	j.plan, err = j.workload.Build(j.params, j.input, out)
 	return j, err
 }
 

@@ -16,15 +16,16 @@ import (
 // Summary is the result of a run. Counts cover this process only: a run that resumes another counts
 // its own part.
 type Summary struct {
-	Workload  string         `json:"workload"`        // q5, count
-	Query     int            `json:"query,omitempty"` // NEXMark's number
-	Title     string         `json:"title"`
-	Already   bool           `json:"already_finished"` // there was nothing left to do
-	Events    uint64         `json:"events"`
-	Rows      uint64         `json:"rows"`
-	Seconds   float64        `json:"seconds"`
-	Rate      float64        `json:"events_per_second"`
-	Late      uint64         `json:"late"`
+	Workload string  `json:"workload"`        // q5, count
+	Query    int     `json:"query,omitempty"` // NEXMark's number
+	Title    string  `json:"title"`
+	Already  bool    `json:"already_finished"` // there was nothing left to do
+	Events   uint64  `json:"events"`
+	Rows     uint64  `json:"rows"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"events_per_second"`
+	Late     uint64  `json:"late"`
+	*Clocks
 	BadInput  int64          `json:"bad_input"`
 	StateKeys int64          `json:"state_keys"`
 	Replayed  uint64         `json:"change_log_entries_replayed"`
@@ -199,7 +200,7 @@ func watch(ctx context.Context, job *tasks.Job, begin time.Time, show func(Live)
 }
 
 func summarize(j *job, all []tasks.Status, took time.Duration, before, after sharedlog.Stats) *Summary {
-	sum := &Summary{Workload: j.workload.Name, Query: j.workload.Query, Title: j.workload.Title, BadInput: j.input.Bad(), Seconds: took.Seconds(), Tasks: all, Already: true}
+	sum := &Summary{Workload: j.workload.Name, Query: j.workload.Query, Title: j.workload.Title, BadInput: j.input.Bad(), Seconds: took.Seconds(), Clocks: j.clocks(), Tasks: all, Already: true}
 	for _, t := range all {
 		switch t.Stage {
 		case "events":
@@ -208,6 +209,9 @@ func summarize(j *job, all []tasks.Status, took time.Duration, before, after sha
 			sum.Rows += t.ItemsIn
 		}
 		sum.Late += t.Late
+		if sum.Clocks != nil {
+			sum.Clocks.add(&t)
+		}
 		sum.StateKeys += t.StateKeys
 		sum.Commits += t.Commits
 		sum.Groups += t.Groups
