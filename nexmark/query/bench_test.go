@@ -45,6 +45,7 @@ func (r *benchRuntime) Home(int) exec.Home        { return nil }
 func (r *benchRuntime) Task() (int, int)          { return 0, 1 }
 func (r *benchRuntime) Groups() int               { return 64 }
 func (r *benchRuntime) OutputGroups(int) int      { return 64 }
+func (r *benchRuntime) Promises(int) []int64      { return nil }
 func (r *benchRuntime) Output(i int) *exec.Output { return r.outs[i] }
 func (r *benchRuntime) Now() int64                { return 0 }
 func (r *benchRuntime) Random() uint64            { return 0 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 )
 
-// Overlay holds the results of another system on the same queries: the Kafka Streams peer.
+// Overlay holds the results of another system on the same queries, the Kafka Streams peer, or on the
+// workload kw, the Flink peer.
 type Overlay struct {
-	Name  string
-	Steps []PeerStep
-	Logs  []PeerLog
+	Name   string
+	Steps  []PeerStep
+	Logs   []PeerLog
+	Clocks []PeerClocks
 }
 
 // PeerStep is the peer's result for one query at one rate.
@@ -53,6 +55,10 @@ func (o *Overlay) Add(file string, text []byte) error {
 		Bench    string         `json:"bench"`
 		Appends  float64        `json:"aps"`
 		Consumed *peerQuantiles `json:"append_to_consume_us"`
+		Mode     string         `json:"mode"`
+		Disorder json.Number    `json:"disorder"`
+		Bound    json.Number    `json:"bound_ms"`
+		In       float64        `json:"in_per_s"`
 	}
 	var steps []PeerStep
 	commit, replicas, found := 100.0, 1, false
@@ -73,13 +79,21 @@ func (o *Overlay) Add(file string, text []byte) error {
 		case l.Bench == "loglat" && l.Consumed != nil:
 			o.Logs = append(o.Logs, PeerLog{Replicas: max(1, l.RF), Rate: l.Appends, P50: l.Consumed.P50, P99: l.Consumed.P99})
 			found = true
+		case l.Bench == "kw" && l.In > 0:
+			p := PeerClocks{Mode: l.Mode, Rate: l.In}
+			if p.Mode == "aggregate" {
+				p.Mode = ""
+			}
+			p.Disorder, _ = l.Disorder.Float64()
+			p.Bound, _ = l.Bound.Float64()
+			o.Clocks, o.Name, found = append(o.Clocks, p), "Flink", true
 		case l.Step != "" && l.Query > 0 && l.Latency != nil:
 			steps = append(steps, PeerStep{Query: l.Query, Rate: l.Rate, OK: l.OK, Emit: l.Latency, Visible: l.Visible})
 			found = true
 		}
 	}
 	if !found {
-		return fmt.Errorf("%s: no steps of a sweep and no loglat lines in it; want the JSON lines of the Kafka Streams peer", file)
+		return fmt.Errorf("%s: no steps of a sweep, no loglat and no kw lines in it; want the JSON lines of the Kafka Streams peer, or of the Flink peer's kw", file)
 	}
 	for _, s := range steps {
 		s.Commit, s.Replicas = Duration(commit*1e6), replicas

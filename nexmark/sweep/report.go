@@ -167,7 +167,7 @@ func (r *Report) HTML(w io.Writer) error {
 		}
 	}
 	return pageTemplate.Execute(w, map[string]any{
-		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": append(Claims(r.Rows), rescaleClaims(every)...), "Sections": sections, "Cases": caseTable(every),
+		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": slices.Concat(Claims(r.Rows), rescaleClaims(every), grainClaims(every, r.Overlay)), "Sections": sections, "Cases": caseTable(every),
 		"Checks": checkTable(r.Rows), "Failed": r.failed(), "Facts": r.facts(), "Spec": string(r.Text), "Overlay": r.overlayText(),
 	})
 }
@@ -184,6 +184,9 @@ func title(s *Spec) string {
 func (r *Report) overlayText() string {
 	if r.Overlay.Name == "" {
 		return ""
+	}
+	if len(r.Overlay.Clocks) > 0 && len(r.Overlay.Steps)+len(r.Overlay.Logs) == 0 {
+		return fmt.Sprintf("%s: %d results of kw, beside which claim K6 is. It was measured by its own harness; compare only what was measured on the same machine.", r.Overlay.Name, len(r.Overlay.Clocks))
 	}
 	return fmt.Sprintf("%s: %d steps, %d rates of its log. Where its commit interval and replicas are those of a panel, it is drawn dashed. It was measured by its own harness; compare only what was measured on the same machine.",
 		r.Overlay.Name, len(r.Overlay.Steps), len(r.Overlay.Logs))

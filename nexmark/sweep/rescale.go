@@ -185,16 +185,7 @@ func rescaleClaims(all []*cell) []Claim {
 			}
 			c.Numbers = append(c.Numbers, fmt.Sprintf("%s series %s: %s", mark, g.name, text))
 		}
-		switch {
-		case n == 0:
-			c.Verdict = "not measured"
-		case good == n:
-			c.Verdict = "holds"
-		case good == 0:
-			c.Verdict = "does not hold"
-		default:
-			c.Verdict = fmt.Sprintf("holds for %d of %d", good, n)
-		}
+		c.verdict(good, n)
 	}
 	calm := Claim{ID: "M1", Text: "key groups that move in memory cost no peak: at most twice the p99 before, or 20 ms", Paper: "Meces §5.2: one tenth of the peak of the others, below 600 ms with 10⁸ keys"}
 	judge(&calm, func(g *group) (bool, bool, string) {

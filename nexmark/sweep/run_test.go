@@ -48,8 +48,10 @@ func (m *machine) exec(_ context.Context, args []string, _ string) ([]byte, erro
 	}
 	if out := flag("output"); out != "" {
 		c := Case{Check: 200, Seed: 1, Workload: flag("workload"), Settings: map[string]string{}}
-		if keys := flag("keys"); keys != "" {
-			c.Settings["keys"] = keys
+		for _, name := range []string{"keys", "disorder-share"} {
+			if v := flag(name); v != "" {
+				c.Settings[name] = v
+			}
 		}
 		if c.Workload == "" {
 			if _, err := fmt.Sscan(flag("query"), &c.Query); err != nil {
