@@ -76,6 +76,16 @@ func TestGrainOfAPlan(t *testing.T) {
 	byPath, err := job.Plan()
 	require.NoError(t, err)
 	require.Equal(t, &exec.Grain{Kind: exec.GrainKey, Streams: 2}, byPath.Stages[1].Grain)
+
+	// The references of a join by foreign keys have the task's clock, whatever clocks the table has.
+	job = operators.NewJob("refs")
+	src = operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde)
+	left := operators.AsTable(operators.KeyBy(src, "left", serde.String, byKey))
+	right := operators.AsTable(operators.KeyBy(src, "right", serde.String, byKey, per, operators.ByProducer()))
+	refs := operators.JoinForeign(left, right, "refs", func(k *string, _ *hit) string { return *k }, func(_ *string, l, r *hit) int64 { return l.N + r.N })
+	operators.ToSink(operators.AsStream(refs), "out", nothing[operators.KV[string, int64]]())
+	_, err = job.Plan()
+	require.NoError(t, err)
 	require.Equal(t, []string{"window.fired", "window.passed", "window"}, []string{plan.Stages[1].Tables[0].Name, plan.Stages[1].Tables[1].Name, plan.Stages[1].Tables[2].Name})
 }
 

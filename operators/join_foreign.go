@@ -43,7 +43,7 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 		return ref(&kv.Key, &kv.Value.Value)
 	}, Groups(right.n.stage.groups(j)))
 	refers := versionsOf(right)
-	refers.n.grain = there.n.grain // the references come from many keys
+	refers.n.grain, refers.n.paths = there.n.grain, nil // the references come from many keys
 	met := process2(there, refers, name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
 		c := &x.call
 		refs := join.NewReferrers(c, left.keys, left.vals, right.vals, func(l *L, r *R) (m match[L, R]) {
