@@ -82,6 +82,19 @@ func (m *PaneTable[K, A]) UpsertPane(e *PaneEntry[K, A], end int64) (p *Pane[A],
 	return p, created
 }
 
+// Changed returns the pane that ends at end if it has changed since the last Changes, and is alive, or nil.
+func (p *Panes[A]) Changed(end int64) *Pane[A] {
+	for i := len(p.all) - 1; i >= 0; i-- {
+		if x := &p.all[i]; x.end == end {
+			if x.touched && !x.Dead {
+				return x
+			}
+			break
+		}
+	}
+	return nil
+}
+
 // All returns the panes, dead ones included, in no order.
 func (p *Panes[A]) All() []Pane[A] { return p.all }
 

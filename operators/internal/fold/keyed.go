@@ -98,11 +98,12 @@ func (x *byKey[K, A]) tables() []exec.StateTable {
 	return []exec.StateTable{x.cursors.Table(), x.passed, x.state}
 }
 
-// judge returns the entry, the clock and the accumulator of an item of the pane found last; the
-// accumulator is nil if the item does not count, and the clock if the item cannot move it.
-func (x *byKey[K, A]) judge(group int, key *K, t int64) (e *state.PaneEntry[K, A], c *watermark.Clock, acc *A, where panes.Place) {
+// judge returns the entry, the clock and the accumulator of an item of the pane found last; had is the entry
+// of its key, nil if there is none. The accumulator is nil if the item does not count, and the clock if the
+// item cannot move it.
+func (x *byKey[K, A]) judge(had *state.PaneEntry[K, A], group int, key *K, t int64) (e *state.PaneEntry[K, A], c *watermark.Clock, acc *A, where panes.Place) {
 	now, share := x.w, uint8(0)
-	e = x.state.Key(group, key)
+	e = had
 	switch {
 	case x.shared != nil:
 		if e != nil {
@@ -201,6 +202,11 @@ func (x *byKey[K, A]) move(group int, key *K, e *state.PaneEntry[K, A], c *water
 	} else if !c.Move(t, x.delay) {
 		return nil
 	}
+	return x.reached(group, key, e, c, own)
+}
+
+// reached does what is due of a clock that has moved from own to Next or behind it.
+func (x *byKey[K, A]) reached(group int, key *K, e *state.PaneEntry[K, A], c *watermark.Clock, own int64) error {
 	c.Next = x.bounds.After(c.Own)
 	own = max(own, x.w)
 	reached := x.bounds.Reached(c.Own)
@@ -478,6 +484,7 @@ func (x *byKey[K, A]) Timer() (text, name string) {
 // receiveByKey returns what passes items to the windows: at returns the time by which an item is found in a
 // pane, nil: its time, and add adds it to the pane's accumulator.
 func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, add func(acc *A, v *V, t int64), clone func(*V) (*V, error), lates *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
+	plain := clone == nil && x.shared == nil && x.paths == nil && !x.eager
 	return func(b *item.Batch[item.KV[K, V]]) error {
 		for i := range b.Items {
 			kv, t := &b.Items[i], b.Times[i]
@@ -486,7 +493,22 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 			} else {
 				x.at.Find(at(&kv.Value))
 			}
-			e, c, acc, where := x.judge(b.Group, &kv.Key, t)
+			had := x.state.Key(b.Group, &kv.Key)
+			if plain && had != nil {
+				// Nearly all items are of a pane that has changed since the last commit, and of no window that has
+				// closed. This is judge and move for them, without the calls.
+				c := x.state.Clock(had)
+				if p := had.V.Changed(x.at.Pane); p != nil && x.at.First > c.At(x.w) && x.at.Last >= x.at.Pane {
+					add(&p.Acc, &kv.Value, t)
+					if own := c.Own; c.Move(t, x.delay) {
+						if err := x.reached(b.Group, &kv.Key, had, c, own); err != nil {
+							return err
+						}
+					}
+					continue
+				}
+			}
+			e, c, acc, where := x.judge(had, b.Group, &kv.Key, t)
 			if acc == nil {
 				if err := sendLateItem(lates, where, b, i); err != nil {
 					return err
