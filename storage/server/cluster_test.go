@@ -358,6 +358,13 @@ func (c *cluster) healthy(i int, shard uint32, want logpb.ReplicaHealth_State) {
 	c.until(func() bool { got, said := c.healthOf(i, shard); return said && got == want }, "node %d does not say that shard %d is %v", i, shard, want)
 }
 
+// noLonger waits until a node's replica of a sealed shard is not in a state that it has reported: the
+// node says once that it is OK, and nothing of it on a stream that it opens later.
+func (c *cluster) noLonger(i int, shard uint32, was logpb.ReplicaHealth_State) {
+	c.t.Helper()
+	c.until(func() bool { got, said := c.healthOf(i, shard); return !said || got == ok }, "node %d says that shard %d is %v", i, shard, was)
+}
+
 // last returns the newest report of a node, nil if there was none.
 func (c *cluster) last(addr string) *logpb.NodeReport {
 	c.mu.Lock()

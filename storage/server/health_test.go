@@ -146,7 +146,7 @@ func TestHealthOfReplicas(t *testing.T) {
 	require.NotZero(t, c.last(c.members[0].addr).GetLevel())
 	c.seal(id)
 	c.full(id, 0, 1)
-	c.healthy(1, id, ok) // reported once more, since it is not reported any longer
+	c.noLonger(1, id, staleIs)
 	broken := m.ids(id)[1]
 	m.end()
 	m.flip(broken, -60)
@@ -154,7 +154,7 @@ func TestHealthOfReplicas(t *testing.T) {
 	m.start()
 	c.healthy(1, id, damaged)
 	c.members[0].start()
-	c.healthy(1, id, ok)
+	c.noLonger(1, id, damaged)
 	c.trim("x", c.tail())
 	for i := range c.members {
 		c.until(func() bool {
