@@ -18,7 +18,7 @@ import (
 
 // balanceFlags are the flags of nexmark balance.
 type balanceFlags struct {
-	tasks, groups          int
+	tasks, groups, slots   int
 	keys                   string
 	ids, weights, dispatch []string
 	taskWeights            string
@@ -36,9 +36,13 @@ For each number of keys, kind of ids, distribution of weights and dispatch: the 
 (the least load of a task divided by the greatest), extra (by how much longer the
 fullest task takes than all would if they were even), how many key groups have another
 owner than in a new job, and how many tasks' worth of items the most frequent key has.
-A key that is more than a task cannot be balanced.`,
+A key that is more than a task cannot be balanced.
+
+With --slots, a table routes heavy keys and sixteenths of key groups to that many further
+key groups, where whole ones are too coarse; "slots" is how many of them it uses.`,
 		Example: `  nexmark balance --tasks 60 --key-groups 1024 --keys 100,1e3,1e4,1e5,1e6
-  nexmark balance --tasks 8 --key-groups 256 --keys 1e6 --key-ids sequential,prefix --key-weights uniform,zipf:0.8,zipf:1.1 --json -`,
+  nexmark balance --tasks 8 --key-groups 256 --keys 1e6 --key-ids sequential,prefix --key-weights uniform,zipf:0.8,zipf:1.1 --json -
+  nexmark balance --tasks 60 --key-groups 256 --slots 64 --key-weights uniform,zipf:0.8`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cases, err := b.cases()
@@ -62,6 +66,7 @@ A key that is more than a task cannot be balanced.`,
 	f := cmd.Flags()
 	f.IntVar(&b.tasks, "tasks", 8, "tasks of the stage")
 	f.IntVar(&b.groups, "key-groups", 256, "its key groups")
+	f.IntVar(&b.slots, "slots", 0, "its slots, for what is routed by a table")
 	f.StringVar(&b.keys, "keys", "1e6", "numbers of keys, as 1e3,1e6")
 	f.StringSliceVar(&b.ids, "key-ids", []string{"sequential"}, "their ids: sequential, prefix, or both")
 	f.StringSliceVar(&b.weights, "key-weights", []string{"uniform"}, "how frequent they are: uniform, zipf:S, or several")
@@ -91,7 +96,7 @@ func (b *balanceFlags) cases() (all []balance.Case, err error) {
 			}
 			for _, weights := range b.weights {
 				for _, dispatch := range b.dispatch {
-					all = append(all, balance.Case{Tasks: b.tasks, Groups: b.groups, Keys: int64(n), IDs: ids, Of: weights, Dispatch: dispatch, Shares: shares})
+					all = append(all, balance.Case{Tasks: b.tasks, Groups: b.groups, Keys: int64(n), IDs: ids, Of: weights, Dispatch: dispatch, Shares: shares, Slots: b.slots})
 				}
 			}
 		}
@@ -101,9 +106,9 @@ func (b *balanceFlags) cases() (all []balance.Case, err error) {
 
 func printBalance(w io.Writer, all []balance.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "keys\tids\tweights\tdispatch\tdegree\textra\tgroups moved\thottest key, tasks")
+	fmt.Fprintln(t, "keys\tids\tweights\tdispatch\tdegree\textra\tgroups moved\tslots\thottest key, tasks")
 	for _, r := range all {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%.3f\t%.1f %%\t%d of %d\t%.2g\n", r.Keys, r.IDs, r.Of, r.Dispatch, r.Degree, 100*r.Extra, r.Moved, r.Groups, r.Hottest)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%.3f\t%.1f %%\t%d of %d\t%d\t%.2g\n", r.Keys, r.IDs, r.Of, r.Dispatch, r.Degree, 100*r.Extra, r.Moved, r.Groups+r.Slots, r.Placed, r.Hottest)
 	}
 	return t.Flush()
 }

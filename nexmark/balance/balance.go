@@ -5,6 +5,7 @@ package balance
 
 import (
 	"fmt"
+	"slices"
 
 	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/operators/exec"
@@ -24,6 +25,9 @@ type Case struct {
 	Dispatch string `json:"dispatch"`
 	// Shares are the shares of the tasks, for the planner weight; nil: equal ones.
 	Shares []float64 `json:"task_weights,omitempty"`
+	// Slots is the number of slots, to which heavy keys and parts of key groups are routed where whole
+	// groups are too coarse. hash and modulo do not use them.
+	Slots int `json:"slots,omitempty"`
 }
 
 // Result is what a Case gives.
@@ -34,9 +38,15 @@ type Result struct {
 	Extra float64 `json:"extra"`
 	// Moved is how many groups have another owner than in a new job.
 	Moved int `json:"moved_groups"`
+	// Placed is how many slots are used, Keys of them for single keys.
+	Placed     int `json:"slots_used"`
+	PlacedKeys int `json:"slots_of_keys"`
 	// Hottest is how many tasks' worth of items the most frequent key has.
 	Hottest float64 `json:"hottest_key"`
 }
+
+// heaviest is how many keys have a load that is known.
+const heaviest = 4096
 
 // whole is what the loads of all groups add up to.
 const whole = 1e15
@@ -45,6 +55,9 @@ const whole = 1e15
 type loads struct {
 	items, keys []int64
 	hottest     float64 // share of all
+	// Of the sub-groups, and of the heaviest keys.
+	itemsOf, keysOf []int64
+	heavy           []route.KeyLoad
 }
 
 // Compute returns the result of each case. Cases in a row that differ only in the dispatch are
@@ -55,7 +68,7 @@ func Compute(cases []Case) ([]Result, error) {
 	var last Case
 	for _, c := range cases {
 		base := c
-		base.Dispatch, base.Shares, base.Tasks = "", nil, 0
+		base.Dispatch, base.Shares, base.Tasks, base.Slots = "", nil, 0, 0
 		if c.Dispatch == "modulo" {
 			base.Dispatch = c.Dispatch
 		}
@@ -84,6 +97,9 @@ func (c *Case) loads() (of loads, err error) {
 	if c.Tasks < 1 || c.Groups < c.Tasks {
 		return of, fmt.Errorf("%d tasks, %d key groups: each task needs one", c.Tasks, c.Groups)
 	}
+	if c.Slots < 0 || c.Groups+c.Slots > route.MaxGroups {
+		return of, fmt.Errorf("%d key groups and %d slots: there are at most %d together", c.Groups, c.Slots, route.MaxGroups)
+	}
 	zipf, err := workload.ParseWeights(c.Of)
 	if err != nil {
 		return of, err
@@ -95,16 +111,24 @@ func (c *Case) loads() (of loads, err error) {
 		sum += k.Weight(i)
 	}
 	of = loads{items: make([]int64, c.Groups), keys: make([]int64, c.Groups), hottest: k.Weight(0) / sum}
+	of.itemsOf, of.keysOf = make([]int64, c.Groups*route.Parts), make([]int64, c.Groups*route.Parts)
 	var enc []byte
-	for i := range c.Keys {
+	for i := range c.Keys { // the heaviest first
 		id := keys.ID(i)
-		g := int(id % int64(c.Groups))
+		g, sub := int(id%int64(c.Groups)), 0
+		items := int64(k.Weight(i) / sum * whole)
 		if c.Dispatch != "modulo" {
 			enc = serde.AppendInt64(enc[:0], id)
-			g = exec.GroupOf(exec.HashKey(enc), c.Groups)
+			hash := exec.HashKey(enc)
+			g, sub = exec.GroupOf(hash, c.Groups), exec.SubGroupOf(hash, c.Groups, route.Parts)
+			if i < heaviest {
+				of.heavy = append(of.heavy, route.KeyLoad{Key: string(enc), Load: items})
+			}
 		}
 		of.keys[g]++
-		of.items[g] += int64(k.Weight(i) / sum * whole)
+		of.items[g] += items
+		of.keysOf[g*route.Parts+sub]++
+		of.itemsOf[g*route.Parts+sub] += items
 	}
 	return of, nil
 }
@@ -121,9 +145,57 @@ func (c *Case) result(of *loads) (Result, error) {
 	st := &route.Stage{Owners: make([]int, c.Groups), Tasks: c.Tasks, Items: of.items, Keys: of.keys, Shares: c.Shares}
 	st.Owners = route.Hash(st)
 	owners := plan(st)
+	r := Result{Case: *c, Moved: route.Moved(st.Owners, owners), Hottest: of.hottest * float64(c.Tasks)}
 	by := route.Tasks(of.items, owners, c.Tasks)
-	return Result{
-		Case: *c, Degree: route.Degree(by, c.Shares), Extra: route.Extra(by, c.Shares),
-		Moved: route.Moved(st.Owners, owners), Hottest: of.hottest * float64(c.Tasks),
-	}, nil
+	if c.Slots > 0 && name != "hash" {
+		if by, err = c.divided(of, st, owners, &r); err != nil {
+			return r, err
+		}
+	}
+	r.Degree, r.Extra = route.Degree(by, c.Shares), route.Extra(by, c.Shares)
+	return r, nil
+}
+
+// divided continues a plan with slots, and returns the items of each task.
+func (c *Case) divided(of *loads, st *route.Stage, owners []int, r *Result) ([]int64, error) {
+	table, err := route.NewTable(0, c.Groups, c.Slots, nil)
+	if err != nil {
+		return nil, err
+	}
+	st.Owners = route.Spread(st.Owners, c.Slots)
+	load, shares, fine := of.items, c.Shares, route.Fine{Keys: of.heavy, Parts: of.itemsOf}
+	switch c.Dispatch {
+	case "least-key":
+		load, shares, fine = of.keys, nil, route.Fine{Parts: of.keysOf}
+	case "least-count":
+		shares = nil
+	}
+	owners, places := route.Divide(&route.Cut{
+		Table: table, Have: st.Owners, Owners: append(slices.Clone(owners), st.Owners[c.Groups:]...), Tasks: c.Tasks,
+		Load: append(slices.Clone(load), make([]int64, c.Slots)...), Shares: shares, Fine: fine,
+	})
+	items := append(slices.Clone(of.items), make([]int64, c.Slots)...)
+	for _, p := range places {
+		n := of.load(p.Part, c.Groups)
+		items[p.Slot] += n
+		items[p.Home(c.Groups)] -= n
+		r.Placed++
+		if p.Single {
+			r.PlacedKeys++
+		}
+	}
+	r.Moved = route.Moved(st.Owners, owners)
+	return route.Tasks(items, owners, c.Tasks), nil
+}
+
+// load returns the items of a part.
+func (of *loads) load(p route.Part, groups int) int64 {
+	if !p.Single {
+		sum := int64(0)
+		for i := range p.N {
+			sum += of.itemsOf[p.Group*route.Parts+p.Sub+i]
+		}
+		return sum
+	}
+	return of.heavy[slices.IndexFunc(of.heavy, func(k route.KeyLoad) bool { return k.Key == p.Key })].Load
 }

@@ -17,6 +17,12 @@
 // All but hash are one greedy algorithm (Balance) with other weights. A Core decides when a plan is
 // carried out.
 //
+// Where whole groups are too coarse, Divide continues a plan: it makes a Table, which routes single keys
+// and parts of groups to slots. These are key groups behind those that the hash names; what a table
+// routes is owned, and moves, as any key group.
+//
+//	key → Table.Group: key group → owners: task
+//
 // # Invariants
 //
 //  1. A plan gives each group an owner that is one of the tasks, and each task a group.
@@ -26,5 +32,6 @@
 //     that degree, none.
 //  4. A Core whose samples do not change asks for at most one step (no thrashing): a key group that is
 //     heavier than a task is no reason to move others again and again.
-//  5. A step that takes back what another one did makes the Core wait twice as long, up to 10 min.
+//  5. The parts of a table have no key in common, and a slot has one part. Equal tables have equal bytes.
+//  6. A step that takes back what another one did makes the Core wait twice as long, up to 10 min.
 package route

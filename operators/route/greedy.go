@@ -88,7 +88,7 @@ func (p *plan) move(g, to int) {
 	p.groups[to]++
 }
 
-// place gives the groups without an owner one, the heaviest first, and each task a group.
+// place gives the groups without an owner one, the heaviest first, and then each task a group.
 func (p *plan) place() {
 	var homeless []int
 	for g, owner := range p.owners {
@@ -106,6 +106,11 @@ func (p *plan) place() {
 		}
 		p.move(g, best)
 	}
+	p.fill()
+}
+
+// fill gives each task a group.
+func (p *plan) fill() {
 	for i := range p.groups {
 		if p.groups[i] == 0 {
 			p.move(p.spare(), i)

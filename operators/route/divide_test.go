@@ -1,0 +1,196 @@
+package route
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/operators/exec"
+)
+
+// population is keys with loads.
+type population struct {
+	keys  [][]byte
+	loads []int64
+}
+
+// zipf returns n keys whose loads are those of a Zipf distribution, in a random order.
+func zipf(n int, s float64, seed uint64) *population {
+	p := &population{}
+	for i := range n {
+		p.keys = append(p.keys, binary.BigEndian.AppendUint64(nil, uint64(i)))
+		p.loads = append(p.loads, int64(1e9*math.Pow(float64(i+1), -s)))
+	}
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(n, func(i, k int) { p.loads[i], p.loads[k] = p.loads[k], p.loads[i] })
+	return p
+}
+
+// of returns the loads of the key groups of a table.
+func (p *population) of(t *Table) []int64 {
+	load := make([]int64, t.Groups+t.Slots)
+	for i, k := range p.keys {
+		load[t.Group(exec.HashKey(k), k)] += p.loads[i]
+	}
+	return load
+}
+
+// fine returns what is known of the loads: of the heaviest keys alone, or of parts, too.
+func (p *population) fine(t *Table, heaviest int, parts bool) (f Fine) {
+	if parts {
+		f.Parts = make([]int64, t.Groups*Parts)
+	}
+	for i, k := range p.keys {
+		hash := exec.HashKey(k)
+		if g := t.Group(hash, k); g < t.Groups && parts {
+			f.Parts[g*Parts+exec.SubGroupOf(hash, t.Groups, Parts)] += p.loads[i]
+		}
+		f.Keys = append(f.Keys, KeyLoad{string(k), p.loads[i]})
+	}
+	slices.SortFunc(f.Keys, func(a, b KeyLoad) int { return int(b.Load - a.Load) })
+	f.Keys = f.Keys[:min(heaviest, len(f.Keys))]
+	return f
+}
+
+// divided plans for a population, and returns owners, the next table and the degree that they have.
+func divided(t require.TestingT, p *population, table *Table, have []int, tasks, heaviest int, parts bool, shares []float64) ([]int, *Table, float64) {
+	load := p.of(table)
+	owners := Balance(have, tasks, load, shares)
+	owners, places := Divide(&Cut{Table: table, Have: have, Owners: owners, Tasks: tasks, Load: load, Shares: shares, Fine: p.fine(table, heaviest, parts)})
+	after, err := NewTable(table.Epoch+1, table.Groups, table.Slots, places)
+	require.NoError(t, err)
+	return owners, after, Degree(Tasks(p.of(after), owners, tasks), shares)
+}
+
+// Where whole groups are too coarse, slots make the tasks even.
+func TestDivide(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys         int
+		zipf         float64
+		tasks        int
+		groups       int
+		slots        int
+		parts        bool
+		whole, least float64 // degree without slots, at most; with them, at least
+	}{
+		"few groups":                {20_000, 0, 30, 64, 64, true, 0.75, 0.98},
+		"hot keys":                  {20_000, 1, 8, 16, 32, true, 0.9, 0.985},
+		"a key is nearly a task":    {20_000, 1.1, 6, 12, 16, true, 0.9, 0.98},
+		"only heavy keys are known": {20_000, 1.1, 6, 12, 16, false, 0.9, 0.95},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := zipf(c.keys, c.zipf, 1)
+			none, err := NewTable(0, c.groups, 0, nil)
+			require.NoError(t, err)
+			table, err := NewTable(0, c.groups, c.slots, nil)
+			require.NoError(t, err)
+			have := Hash(&Stage{Owners: make([]int, c.groups), Tasks: c.tasks})
+			_, _, whole := divided(t, p, none, have, c.tasks, 100, c.parts, nil)
+			require.LessOrEqual(t, whole, c.whole)
+			owners, after, degree := divided(t, p, table, Spread(have, c.slots), c.tasks, 100, c.parts, nil)
+			require.GreaterOrEqual(t, degree, c.least, "%d slots", len(after.Places()))
+			if c.parts { // what has been planned is good enough
+				same, again, _ := divided(t, p, after, owners, c.tasks, 100, c.parts, nil)
+				require.Empty(t, Diff(after, again))
+				require.Zero(t, Moved(owners, same))
+			}
+		})
+	}
+}
+
+// A key that is heavier than a task gets at most a slot, however many there are: the others become even.
+func TestDivideHotKey(t *testing.T) {
+	p := zipf(1000, 2, 1)
+	table, err := NewTable(0, 64, 64, nil)
+	require.NoError(t, err)
+	have := Spread(Hash(&Stage{Owners: make([]int, 64), Tasks: 8}), 64)
+	owners, after, _ := divided(t, p, table, have, 8, 100, true, nil)
+	again, same, _ := divided(t, p, after, owners, 8, 100, true, nil)
+	require.Empty(t, Diff(after, same), "a plan is not improved again and again")
+	require.Zero(t, Moved(owners, again))
+}
+
+// A part whose load is gone is taken back, and its slot is free.
+func TestDivideTakesBackWhatIsCold(t *testing.T) {
+	p := zipf(5000, 1.1, 1)
+	table, err := NewTable(0, 12, 12, nil)
+	require.NoError(t, err)
+	have := Spread(Hash(&Stage{Owners: make([]int, 12), Tasks: 6}), 12)
+	owners, hot, _ := divided(t, p, table, have, 6, 50, true, nil)
+	require.NotEmpty(t, hot.Places())
+	for i, k := range p.keys {
+		if hot.Group(exec.HashKey(k), k) >= hot.Groups {
+			p.loads[i] = 0
+		}
+	}
+	_, cool, _ := divided(t, p, hot, owners, 6, 50, true, nil)
+	for _, place := range cool.Places() {
+		require.NotContains(t, hot.Places(), place)
+	}
+}
+
+// Whatever the loads and the present table are: the plan is complete, its table valid, its degree not
+// below that of whole groups, and what is not in use stays where it is.
+func TestDivideAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, _, keys := drawTable(t)
+		p := &population{}
+		for i := range 200 {
+			keys = append(keys, binary.BigEndian.AppendUint64(nil, uint64(i)))
+		}
+		slices.SortFunc(keys, slices.Compare[[]byte])
+		for _, k := range slices.CompactFunc(keys, slices.Equal[[]byte]) {
+			p.keys = append(p.keys, k)
+			p.loads = append(p.loads, rapid.Int64Range(0, 9).Draw(t, "load")*rapid.SampledFrom([]int64{1, 1, 50}).Draw(t, "of"))
+		}
+		tasks := rapid.IntRange(1, min(table.Groups, 5)).Draw(t, "tasks")
+		n := table.Groups + table.Slots
+		have := rapid.SliceOfN(rapid.IntRange(0, tasks-1), n, n).Draw(t, "have")
+		owners := rapid.SliceOfN(rapid.IntRange(0, tasks-1), n, n).Draw(t, "owners")
+		for i := range tasks {
+			owners[i] = i
+		}
+		var shares []float64
+		if rapid.Bool().Draw(t, "shares") {
+			shares = rapid.SliceOfN(rapid.SampledFrom([]float64{1, 2, 3}), tasks, tasks).Draw(t, "of")
+		}
+		load := p.of(table)
+		cut := &Cut{Table: table, Have: have, Owners: owners, Tasks: tasks, Load: load, Shares: shares, Fine: p.fine(table, 30, true)}
+		now, places := Divide(cut)
+		require.Equal(t, p.of(table), load, "the loads are not changed")
+		after, err := NewTable(table.Epoch, table.Groups, table.Slots, places)
+		require.NoError(t, err)
+		used := slices.Clone(now[:table.Groups])
+		for _, p := range places {
+			used = append(used, now[p.Slot])
+		}
+		require.True(t, complete(used, tasks), "owners %v", now)
+		require.True(t, complete(now, tasks), "owners %v", now)
+		for slot := table.Groups; slot < n; slot++ {
+			if _, ok := after.At(slot); !ok {
+				require.Equal(t, have[slot], now[slot], "empty slot %d", slot)
+			}
+		}
+		var mean float64
+		for _, l := range load {
+			mean += float64(l) / float64(tasks)
+		}
+		for _, c := range Diff(table, after) {
+			if c.From >= table.Groups {
+				require.Less(t, float64(load[c.From]), cold*mean+1e-9, "%v is taken back", c.Part)
+			}
+		}
+		lost := 0.0 // by what is taken back, at most
+		for _, c := range Diff(table, after) {
+			if c.From >= table.Groups {
+				lost += cold * 3
+			}
+		}
+		before, degree := Degree(Tasks(load, owners, tasks), shares), Degree(Tasks(p.of(after), now, tasks), shares)
+		require.GreaterOrEqual(t, degree, before-3*lost)
+	})
+}
