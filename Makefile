@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale rescaled-answers balance-kills keyed-answers sim-long sim-bugs fault matrices job-faults rescale-faults rescale-kills rescale-flat mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth surge recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale sim-epochs rescaled-answers balance-kills keyed-answers sim-long sim-bugs fault matrices job-faults rescale-faults rescale-kills rescale-flat mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -76,6 +76,8 @@ without-handover: ## what is left when the package that moves key groups is dele
 	scripts/without-handover.sh
 sim-rescale: ## 100 000 jobs whose stages are rescaled (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomJobs -timeout 60m ./tasks/rescale
+sim-epochs: ## 100 000 stages whose routing table is replaced (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
+	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomDomains -timeout 60m ./operators/route/epoch
 rescaled-answers: ## NEXMark's queries and the count while stages are rescaled, 200 seeds, against the oracle (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-200} go test -v -run TestRescaledAnswers -timeout 120m ./cmd/nexmark
 balance-kills: ## 200 SIGKILLs of a job whose key groups move all the time (TAILRACE_KILLS=N for others)

@@ -145,6 +145,10 @@ var table = []row{
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
 	{
+		path: "operators/route/epoch", pure: true, clockless: true, may: []string{"operators/route"},
+		why: "it decides from plans and markers alone, in the order of the log; a runtime reads, waits and appends",
+	},
+	{
 		path: "operators/watermark", pure: true, clockless: true, may: []string{"operators/exec"},
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},

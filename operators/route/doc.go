@@ -19,7 +19,8 @@
 //
 // Where whole groups are too coarse, Divide continues a plan: it makes a Table, which routes single keys
 // and parts of groups to slots. These are key groups behind those that the hash names; what a table
-// routes is owned, and moves, as any key group.
+// routes is owned, and moves, as any key group. How running tasks take another table is in package
+// epoch.
 //
 //	key → Table.Group: key group → owners: task
 //
