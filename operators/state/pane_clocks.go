@@ -42,6 +42,20 @@ func (m *PaneTable[K, A]) Clock(e *PaneEntry[K, A]) *watermark.Clock {
 	return m.clocks.of(e.Group, e.at)
 }
 
+// GroupClocks are the clocks of a key group, for several look-ups.
+type GroupClocks [][]watermark.Clock
+
+// GroupClocks returns the clocks of a key group. It does not have those of entries that are added later.
+func (m *PaneTable[K, A]) GroupClocks(group int) GroupClocks { return m.clocks.groups[group] }
+
+// ClockIn returns the clock of a key, nil if its entry was added later.
+func ClockIn[K comparable, A any](g GroupClocks, e *PaneEntry[K, A]) *watermark.Clock {
+	if at := uint32(e.at); at/chunkLen < uint32(len(g)) {
+		return &g[at/chunkLen][at%chunkLen]
+	}
+	return nil
+}
+
 // Share returns the number of the clock that a key shares with others, for the operator to set. A table
 // that does not use it has no memory for it.
 func (m *PaneTable[K, A]) Share(e *PaneEntry[K, A]) *uint8 { return m.clocks.shares.of(e.Group, e.at) }
@@ -84,13 +98,8 @@ func (m *PaneTable[K, A]) UpsertPane(e *PaneEntry[K, A], end int64) (p *Pane[A],
 
 // Changed returns the pane that ends at end if it has changed since the last Changes, and is alive, or nil.
 func (p *Panes[A]) Changed(end int64) *Pane[A] {
-	for i := len(p.all) - 1; i >= 0; i-- {
-		if x := &p.all[i]; x.end == end {
-			if x.touched && !x.Dead {
-				return x
-			}
-			break
-		}
+	if x := p.At(end); x != nil && x.touched && !x.Dead {
+		return x
 	}
 	return nil
 }

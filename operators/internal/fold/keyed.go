@@ -486,6 +486,7 @@ func (x *byKey[K, A]) Timer() (text, name string) {
 func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, add func(acc *A, v *V, t int64), clone func(*V) (*V, error), lates *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
 	plain := clone == nil && x.shared == nil && x.paths == nil && !x.eager
 	return func(b *item.Batch[item.KV[K, V]]) error {
+		clocks := x.state.GroupClocks(b.Group)
 		for i := range b.Items {
 			kv, t := &b.Items[i], b.Times[i]
 			if at == nil {
@@ -497,7 +498,10 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 			if plain && had != nil {
 				// Nearly all items are of a pane that has changed since the last commit, and of no window that has
 				// closed. This is judge and move for them, without the calls.
-				c := x.state.Clock(had)
+				c := state.ClockIn(clocks, had)
+				if c == nil {
+					c = x.state.Clock(had)
+				}
 				if p := had.V.Changed(x.at.Pane); p != nil && x.at.First > c.At(x.w) && x.at.Last >= x.at.Pane {
 					add(&p.Acc, &kv.Value, t)
 					if own := c.Own; c.Move(t, x.delay) {
