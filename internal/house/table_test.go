@@ -285,6 +285,10 @@ var table = []row{
 		why: "it sets a number in the log's metadata, whatever has the number",
 	},
 	{
+		path: "tasks/appends", clockless: true, may: []string{"sharedlog", "tasks/lead", "tasks/status"},
+		why: "it knows groups and their outcomes; tasks tell it what is in them",
+	},
+	{
 		path: "tasks/lead", may: []string{"sharedlog", "tasks/layout"},
 		why: "it counts bytes between producers and consumers; tasks tell it where they are",
 	},

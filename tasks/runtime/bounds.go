@@ -79,7 +79,7 @@ func (t *task) pendingChanges() int {
 // part appends the pending data of an output, in the middle of a unit of work or of a commit. It
 // belongs to the next commit.
 func (t *task) part(output int) error {
-	t.out.parts, t.log.results = true, true
+	t.out.parts, t.log.Results = true, true
 	t.out.flushed += t.out.streams[output].Bytes()
 	return t.committer.Flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
 }

@@ -19,7 +19,7 @@ func (t *task) flush(ctx context.Context) error {
 	if len(records) == 0 {
 		return nil
 	}
-	t.log.results = true
+	t.log.Results = true
 	return t.committer.Flush(ctx, t.number+1, records)
 }
 
@@ -51,7 +51,7 @@ func (t *task) commit(ctx context.Context) error {
 			return err // what was read since may be wrong
 		}
 	}
-	t.log.results = t.log.results || len(outputs)+len(t.out.rows.records) > 0
+	t.log.Results = t.log.Results || len(outputs)+len(t.out.rows.records) > 0
 	naming := t.unnamed()
 	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
 	t.status.ItemsOut.Add(uint64(len(t.out.rows.records)))
@@ -116,7 +116,7 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 	records, items := t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
 	t.status.ItemsOut.Add(uint64(items))
 	t.status.BytesOut.Add(uint64(out.Bytes()))
-	t.log.ahead[i].Produced(out.Bytes(), t.log.appends+1)
+	t.log.Ahead[i].Produced(out.Bytes(), t.log.Appends+1)
 	out.Reset()
 	return records
 }

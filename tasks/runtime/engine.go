@@ -63,7 +63,7 @@ func (e *Engine) Start(ctx context.Context, register func(ctx context.Context, p
 // Begin makes the instance the task's: it has a number, and a writer whose appends have effect
 // while it is the task's.
 func (e *Engine) Begin(instance uint64, w *sharedlog.Writer) {
-	e.t.inst.number, e.t.log.writer, e.t.log.instance = instance, w, instance
+	e.t.inst.number, e.t.log.Writer = instance, w
 	e.t.reached(observe.RecoveryFenced)
 }
 
@@ -193,21 +193,18 @@ func (e *Engine) NetChanges() *exec.Output {
 // Append starts the append of one group; commits says that a commit ends with it. If too many
 // appends are in flight, it waits first.
 func (e *Engine) Append(ctx context.Context, group []sharedlog.Record, commits bool) error {
-	return e.t.log.append(ctx, group, commits)
+	return e.t.log.Append(ctx, group, commits)
 }
 
 // Landed adds to what is called, by the task, when the newest append is acknowledged. at is the LSN
 // of its last record.
-func (e *Engine) Landed(f func(at sharedlog.LSN)) {
-	newest := &e.t.log.inflight[len(e.t.log.inflight)-1]
-	newest.landed = append(newest.landed, f)
-}
+func (e *Engine) Landed(f func(at sharedlog.LSN)) { e.t.log.Landed(f) }
 
 // Acknowledged waits until everything appended is acknowledged.
-func (e *Engine) Acknowledged(ctx context.Context) error { return e.t.log.acknowledged(ctx) }
+func (e *Engine) Acknowledged(ctx context.Context) error { return e.t.log.Acknowledged(ctx) }
 
 // Committed records that a commit has taken effect, for reports.
-func (e *Engine) Committed() { e.t.log.committed() }
+func (e *Engine) Committed() { e.t.log.Committed() }
 
 // SnapshotFailed records why there is no newer snapshot of the task's state. Safe for concurrent
 // use.

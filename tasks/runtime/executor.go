@@ -135,8 +135,8 @@ func (e *Executor) run(ctx context.Context, t *task) (err error) {
 // measure adds an instance to its job's lead.
 func (t *task) measure(d *lead.Lead) {
 	t.lead = d
-	for i := range t.log.ahead {
-		t.log.ahead[i] = lead.Of(d, t.spec.Outputs[i])
+	for i := range t.log.Ahead {
+		t.log.Ahead[i] = lead.Of(d, t.spec.Outputs[i])
 	}
 }
 

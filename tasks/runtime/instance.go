@@ -28,8 +28,7 @@ func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 	}
 	t.inst.number, t.inst.condition = number, condition
 	name := fmt.Sprintf("%s/%s/%d#%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, t.inst.number, t.inst.nonce)
-	t.log.writer = sharedlog.NewWriter(t.cfg.Log, name, condition)
-	t.log.instance = number
+	t.log.Writer = sharedlog.NewWriter(t.cfg.Log, name, condition)
 	return place, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/appends"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/lead"
@@ -29,7 +30,8 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime
 	shown.Owned.Store(int64(len(t.owned)))
 	t.times = times{commitEvery: cfg.CommitInterval, flushEvery: cfg.FlushInterval, flushes: can.Flushes, source: t.spec.Partitions > 0}
-	t.log = appender{limit: cfg.InFlight, status: shown, resulted: t.resulted}
+	refused := func(err error) error { return Refused(err, t.inst.number) }
+	t.log = appends.Appender{Limit: cfg.InFlight, Status: shown, Resulted: t.resulted, Refused: refused}
 	producers := make(map[uint32]uint32)
 	for _, stream := range t.spec.Inputs {
 		producers[uint32(stream)] = uint32(l.Streams[stream].Producer)
@@ -39,7 +41,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	t.out.step = min(firstStep, t.out.mostUnits)
 	for _, stream := range t.spec.Outputs {
 		t.out.streams = append(t.out.streams, exec.NewOutput(l.Streams[stream].Groups))
-		t.log.ahead = append(t.log.ahead, lead.Of(nil, stream))
+		t.log.Ahead = append(t.log.Ahead, lead.Of(nil, stream))
 	}
 	t.out.marks = make([]exec.Mark, len(t.out.streams))
 	if l.Stages[stage].DeadLetters {

@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/appends"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/gap"
 	"tailrace.dev/tailrace/tasks/lead"
@@ -46,7 +47,7 @@ type task struct {
 	inst    instance
 	in      input
 	out     outputs
-	log     appender
+	log     appends.Appender
 	lead    *lead.Lead // nil: not all tasks run here
 	pos     position
 	promise progress.Promise // of the next marker; its Time is fully advanced to
@@ -95,7 +96,7 @@ type scratch struct {
 // of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
-		t.log.producesNoMore()
+		t.log.ProducesNoMore()
 		t.committer.Close()
 		if t.in.reader != nil {
 			err = errors.Join(err, t.in.reader.Close())
@@ -135,7 +136,7 @@ func (t *task) loop(ctx context.Context) (err error) {
 	} else {
 		err = t.readLoop(ctx)
 	}
-	t.log.producesNoMore() // it may still wait for the other tasks of its attempt
+	t.log.ProducesNoMore() // it may still wait for the other tasks of its attempt
 	return err
 }
 
@@ -210,7 +211,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-t.asked.stop:
 		case <-more:
 		case <-t.moved():
-		case <-t.log.oldest():
+		case <-t.log.Oldest():
 		case <-timer.C:
 		}
 		t.status.Wake(more == nil)
@@ -276,7 +277,7 @@ func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error
 // housekeeping is the work between two batches of input: outcomes, ticks, and the commit or flush
 // that is due.
 func (t *task) housekeeping(ctx context.Context, idle bool) error {
-	if err := t.log.collect(); err != nil {
+	if err := t.log.Collect(); err != nil {
 		return err
 	}
 	t.consumed() // including records that have stopped waiting since the last one
@@ -376,7 +377,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.asked.stop:
-		case <-t.log.oldest():
+		case <-t.log.Oldest():
 		case <-told:
 		case <-timer.C:
 		}
@@ -459,8 +460,8 @@ func (t *task) tooFarAhead() bool {
 	if t.cfg.Lead <= 0 || t.lead == nil {
 		return false
 	}
-	for i := range t.log.ahead {
-		if t.log.ahead[i].Ahead() >= t.cfg.Lead {
+	for i := range t.log.Ahead {
+		if t.log.Ahead[i].Ahead() >= t.cfg.Lead {
 			return true
 		}
 	}
