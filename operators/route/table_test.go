@@ -119,6 +119,9 @@ func TestPartsAreRanges(t *testing.T) {
 			require.Equal(t, groups, table.Group(hash, nil))
 		}
 		for _, hash := range []uint64{from - 1, to + 1} {
+			if from <= hash && hash <= to { // every hash is in the part
+				continue
+			}
 			require.False(t, p.Has(hash, nil, groups))
 			require.Equal(t, exec.GroupOf(hash, groups), table.Group(hash, nil))
 		}
