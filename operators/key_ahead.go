@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -21,7 +22,7 @@ const checkEvery = 64
 // Streams that meet in one operator are all KeyAhead, with one partition function, or none of them is.
 //
 // One item in 64 is checked: if it came in another partition than the key's, the task fails with an
-// error that names both. key must not keep the item; the key may alias it.
+// error that names both, also where items that fail are skipped. key must not keep the item; the key may alias it.
 func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *T) K, partition func(k *K) int) KeyedStream[K, T] {
 	n := in.flow()
 	j, name := n.job, n.stage.find().name
@@ -42,7 +43,7 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 				if check--; check < 0 {
 					check = checkEvery - 1
 					if p := partition(&k); p != b.Group {
-						return fmt.Errorf("KeyAhead in %q: key %v came in partition %d and belongs in %d: the source is not partitioned by this key; use KeyBy", name, k, b.Group, p)
+						return &exec.JobError{Err: fmt.Errorf("KeyAhead in %q: key %v came in partition %d and belongs in %d: the source is not partitioned by this key; use KeyBy", name, k, b.Group, p)}
 					}
 				}
 				if err := out.Add(b.Group, KV[K, T]{Key: k, Value: b.Items[i]}, b.At(i)); err != nil {

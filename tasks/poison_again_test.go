@@ -302,6 +302,34 @@ func TestPoisonOverCrashes(t *testing.T) {
 	}
 }
 
+// A job whose source is not partitioned as it says fails by its own fault, so that it is not restarted for ever, and
+// under no policy is an item left out for that.
+func TestAWrongClaimIsNoPoison(t *testing.T) {
+	for _, policy := range []string{tasks.OnErrorFail, tasks.OnErrorSkip, tasks.OnErrorDeadLetter} {
+		for _, behind := range []string{"source", "forward"} {
+			for _, stateful := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/%t", policy, behind, stateful), func(t *testing.T) {
+					job := operators.NewJob("wrong")
+					in := operators.FromSource(job, "in", optest.Items(0, ints(100), nil), serde.Int64)
+					if behind == "forward" {
+						in = operators.Forward(in, "forward")
+					}
+					keyed := operators.KeyAhead(in, serde.Int64, self, func(n *int64) int { return int(*n / 60) })
+					if stateful {
+						operators.ToSink(operators.Count(keyed), "out", operators.FuncSink(func(*operators.Batch[operators.Change[int64, int64]]) error { return nil }))
+					} else {
+						operators.ToSink(keyed, "out", operators.FuncSink(func(*operators.Batch[operators.KV[int64, int64]]) error { return nil }))
+					}
+					_, err := runPlan(t, job, tasks.Options{OnError: policy})
+					var user *tasks.UserError
+					require.ErrorAs(t, err, &user)
+					require.ErrorContains(t, err, "came in partition 0 and belongs in 1: the source is not partitioned by this key")
+				})
+			}
+		}
+	}
+}
+
 // runPlan runs a job that must end within a minute.
 func runPlan(t *testing.T, job *operators.Job, o tasks.Options) (sharedlog.Log, error) {
 	t.Helper()

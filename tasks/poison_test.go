@@ -217,6 +217,42 @@ var poisons = []poisoned{
 		},
 	},
 	{
+		name: "global merge", stage: "in", text: "panic: no 113", state: true,
+		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			count := operators.Counting[int64]()
+			count.Add = func(acc, n *int64, _ int64) { *acc += sick(*n) }
+			sums := operators.GlobalMerge(in, "sums", serde.Int64, self, count, nil)
+			operators.ToSink(operators.Map(sums, func(c *operators.Change[int64, int64]) int64 { return c.Key }), "out", out)
+		},
+	},
+	{
+		name: "state beside a source", stage: "in", text: "panic: no 113", state: true,
+		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			keyed := operators.KeyAhead(in, serde.Int64, func(n *int64) int64 { return *n % 50 }, func(*int64) int { return 0 })
+			operators.ToSink(operators.Map(operators.Process(keyed, "count", func(c *operators.Context[int64, int64]) operators.Handler[int64] {
+				count := operators.NewValue(c, "count", serde.Int64)
+				return operators.Handler[int64]{Item: func(n *int64) {
+					*count.Upsert()++ // the poison's must not count
+					c.Emit(sick(*n), c.Time())
+					want := *n/50 + 1
+					if c.Key() == 13 {
+						want = (*n/50 + 1) / 2
+					}
+					if *count.Get() != want {
+						panic(fmt.Sprintf("%d is number %d of key %d", *n, *count.Get(), c.Key()))
+					}
+				}}
+			}), func(kv *operators.KV[int64, int64]) int64 { return kv.Value }), "out", out)
+		},
+	},
+	{
+		name: "window beside a source", stage: "in", text: `its end of key "113" at 114: panic: no 113`, state: true,
+		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			counts := operators.CountWindows(operators.KeyAhead(in, serde.Int64, self, func(*int64) int { return 0 }), operators.Tumbling(time.Millisecond))
+			operators.ToSink(operators.Map(counts, func(kv *operators.KV[int64, operators.Windowed[int64]]) int64 { return sick(kv.Key) }), "out", out)
+		},
+	},
+	{
 		name: "decoding", stage: "fragile", text: "cannot be read", raw: true,
 		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 			operators.ToSink(operators.Map(operators.Rebalance(in.With(fragile), "fragile"), self), "out", out)

@@ -37,6 +37,15 @@ func (e *ItemError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *ItemError) Unwrap() error { return e.Err }
 
+// JobError says that the job is wrong: its own code is to blame, and leaving out an item would not help.
+type JobError struct{ Err error }
+
+// Error implements error.
+func (e *JobError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *JobError) Unwrap() error { return e.Err }
+
 // Item describes an item that was passed to a chain.
 type Item struct {
 	Time int64

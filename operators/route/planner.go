@@ -15,9 +15,19 @@ type Stage struct {
 	Tasks int
 	// Items is the load of each group in items, Keys the number of its keys; nil: not known.
 	Items, Keys []int64
-	// Shares are the parts of the load that the tasks are to have, each above 0, for the planner
+	// Shares are the parts of the load that the tasks are to have, as CheckShares accepts them, for the planner
 	// weight; nil: equal ones.
 	Shares []float64
+}
+
+// CheckShares returns an error unless shares can be compared: each is at least a thousandth, and at most a thousand.
+func CheckShares(shares []float64) error {
+	for _, x := range shares {
+		if !(x >= 1e-3 && x <= 1e3) {
+			return fmt.Errorf("task weight %v: use numbers above 0, from 0.001 to 1000", x)
+		}
+	}
+	return nil
 }
 
 // Planner returns an owner in [0, Tasks) for each group of a stage. It is a function of its argument

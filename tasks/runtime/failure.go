@@ -120,9 +120,16 @@ func (t *task) blamed(err error) error {
 	var item *exec.ItemError
 	var large *exec.TooLargeError
 	var known *UserError
+	var job *exec.JobError
 	switch {
 	case errors.As(err, &known):
 		return err
+	case errors.As(err, &job):
+		e := &UserError{Err: job.Err} // without a place, so that nothing is skipped
+		if d := &t.fail.doing; d.in != nil {
+			e.Where, _ = t.whichItems(d)
+		}
+		return e
 	case errors.As(err, &item):
 		return t.failed(item.Err, nil)
 	case errors.As(err, &large):

@@ -55,7 +55,7 @@ func (t *task) mark() {
 // ends the instance.
 func (t *task) undo(err error) (*UserError, error) {
 	var user *UserError
-	if !errors.As(err, &user) {
+	if !errors.As(err, &user) || !user.at.found() {
 		return nil, err
 	}
 	for i, o := range t.out.streams {

@@ -233,7 +233,7 @@ func (p *Op[K, Out]) onWall(t int64, m *exec.Meter) (done bool) {
 // may have one key and time.
 func (p *Op[K, Out]) own(what string, f func(t int64), t int64, m *exec.Meter) (done bool) {
 	if f == nil {
-		p.call.Fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.call.Name))
+		p.call.Fail(&exec.JobError{Err: fmt.Errorf("process function %q sets timers and has no callback for them", p.call.Name)})
 		return false
 	}
 	p.firing, p.item = what, nil
