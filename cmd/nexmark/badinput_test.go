@@ -85,7 +85,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "--query", "1", "--timeline", "x", "--trials", "2"}, "it is of one measurement; leave out --trials and --queries"},
 		{[]string{"bench", "--query", "1", "--timeline", "x", "--submit"}, "leave it out, or --submit"},
 		{[]string{"run", "--query", "1", "--events", "5", "--timeline", "x", "--submit"}, "leave it out, or --submit"},
+		{[]string{"run", "--query", "5", "--events", "5", "--exchange", "local"}, "--exchange: query 5 has no use of it; it is for count, kw, ysb, lvd"},
+		{[]string{"bench", "--workload", "kw", "--keys", "5"}, "--keys: kw has no use of it; it is for count"},
+		{[]string{"run", "--workload", "kw", "--events", "5", "--exchange", "ahead"}, "give --partition-by key"},
+		{[]string{"run", "--query", "1", "--events", "5", "--rescale-mode", "restart"}, "--rescale-mode says how --rescale does it, and there is no --rescale"},
+		{[]string{"run", "--query", "5", "--events", "5", "--task-weights", "2,1"}, "there is no --balance"},
+		{[]string{"run", "--query", "5", "--events", "5", "--balance", "off", "--task-weights", "Inf,1"}, "task weight +Inf: use numbers above 0, from 0.001 to 1000"},
 		{[]string{"bench", "--wat"}, "unknown flag"},
+		{[]string{"bench", "5"}, `unexpected argument "5"`},
 		{[]string{"dance"}, `unknown command "dance"`},
 	} {
 		code, stderr := nexmark(t, c.args...)

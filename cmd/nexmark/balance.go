@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/balance"
 	"tailrace.dev/tailrace/operators/route"
 )
@@ -43,7 +44,7 @@ key groups, where whole ones are too coarse; "slots" is how many of them it uses
 		Example: `  nexmark balance --tasks 60 --key-groups 1024 --keys 100,1e3,1e4,1e5,1e6
   nexmark balance --tasks 8 --key-groups 256 --keys 1e6 --key-ids sequential,prefix --key-weights uniform,zipf:0.8,zipf:1.1 --json -
   nexmark balance --tasks 60 --key-groups 256 --slots 64 --key-weights uniform,zipf:0.8`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cases, err := b.cases()
 			if err != nil {
@@ -84,6 +85,11 @@ func (b *balanceFlags) cases() (all []balance.Case, err error) {
 	}
 	if shares != nil && len(shares) != b.tasks {
 		return nil, usagef("--task-weights: %d weights for %d tasks", len(shares), b.tasks)
+	}
+	for flag, list := range map[string][]string{"key-ids": b.ids, "key-weights": b.weights, "dispatch": b.dispatch} {
+		if len(list) == 0 {
+			return nil, usagef("--%s: it is empty, so that there is nothing to compute; leave it out, or name one", flag)
+		}
 	}
 	for _, v := range strings.Split(b.keys, ",") {
 		n, err := strconv.ParseFloat(v, 64)

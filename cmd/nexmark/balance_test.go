@@ -36,6 +36,12 @@ func TestBalance(t *testing.T) {
 		{"--tasks=300", "300 tasks, 256 key groups: each task needs one"},
 		{"--task-weights=3,1", "2 weights for 8 tasks"},
 		{"--task-weights=0", "use numbers above 0"},
+		{"--task-weights=NaN,1,1,1,1,1,1,1", "use numbers above 0"},
+		{"--task-weights=Inf,1,1,1,1,1,1,1", "task weight +Inf: use numbers above 0, from 0.001 to 1000, as 3,1,1"},
+		{"--dispatch=", "--dispatch: it is empty"},
+		{"--key-ids=", "--key-ids: it is empty"},
+		{"--key-weights=", "--key-weights: it is empty"},
+		{"more", `unexpected argument "more"`},
 	} {
 		code, stderr := nexmark(t, "balance", c.flag)
 		require.Equal(t, 2, code, c.flag)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/balance"
 )
@@ -51,10 +52,13 @@ func parseShares(text string) (shares []float64, err error) {
 	}
 	for _, v := range strings.Split(text, ",") {
 		x, err := strconv.ParseFloat(v, 64)
-		if err != nil || !(x > 0) {
+		if err != nil {
 			return nil, usagef("--task-weights %q: use numbers above 0, as 3,1,1", text)
 		}
 		shares = append(shares, x)
+	}
+	if err := route.CheckShares(shares); err != nil {
+		return nil, usagef("--task-weights %q: %w, as 3,1,1", text, err)
 	}
 	return shares, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
@@ -47,7 +48,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 		Example: `  nexmark bench --queries 1-8 --trials 3 --rate max --duration 5s
   nexmark bench --query 5 --rate 100000 --commit-interval 10ms --emit eager
   nexmark bench --query 1 --rate max --duration 20s --json q1.json`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if many.wanted() {
 				if e.timeline != "" {

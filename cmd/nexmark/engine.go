@@ -202,6 +202,14 @@ func (e *engine) choose() error {
 		return err
 	}
 	e.Workload, e.Query = w.Name, w.Query
+	for _, o := range workload.Options() {
+		if e.given(o.Flag) && !slices.Contains(w.Options, o) {
+			return usagef("--%s: %s has no use of it; it is for %s", o.Flag, w, strings.Join(workload.With(o), ", "))
+		}
+	}
+	if err := w.Check(&workload.Params{Own: e.Own}); err != nil {
+		return &usageError{Err: err}
+	}
 	if w.Delay != nil && !e.given("watermark-delay") {
 		e.WatermarkDelay = w.Delay(&workload.Params{Own: e.Own}, e.Generator)
 	}

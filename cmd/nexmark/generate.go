@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/generator"
 )
@@ -29,7 +30,7 @@ The rate is that of event time: event k happens k/rate seconds after
 which one may be up to 3 s older than one before it.`,
 		Example: `  nexmark generate --events 100000 --out events.jsonl
   nexmark generate --events 1000 --seed 7 --disorder 3s --out - | head`,
-		Args: cobra.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cfg.Events < 1 {
 				return usagef("--events: how many? at least 1")

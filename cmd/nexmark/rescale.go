@@ -80,6 +80,13 @@ func (e *engine) checkRescales() error {
 		r := &e.Rescales[i]
 		r.Mode, r.Batch, r.Strategy, r.Late = e.rescaleMode, e.rescaleBatch, e.repartition, e.rescaleLate
 	}
+	for flag, of := range map[string]string{
+		"rescale-mode": "rescale", "rescale-batch": "rescale", "rescale-repartition": "rescale", "rescale-late": "rescale", "dispatch": "balance", "task-weights": "balance",
+	} {
+		if e.given(flag) && !e.given(of) {
+			return usagef("--%s says how --%s does it, and there is no --%[2]s", flag, of)
+		}
+	}
 	if err := e.CheckRescales(); err != nil {
 		return usagef("--rescale: %w", err)
 	}

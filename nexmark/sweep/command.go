@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 // Env says where and with which programs cases are measured.
@@ -98,6 +100,7 @@ func (e *Env) Command(c *Case, output string) []string {
 	args = append(args, "--quiet")
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
 		switch v := c.Settings[k]; {
+		case workload.Others(c.name(), k): // a series may have several workloads
 		case c.Check > 0 && k == "rescale" && v != "none":
 			add("rate", 2*c.Check) // half a second, in which it is rescaled
 			add(k, amidst(v, c.Check))

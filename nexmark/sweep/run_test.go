@@ -244,7 +244,7 @@ series:
 		require.Empty(t, row.Failed)
 		require.Equal(t, row.Case.Workload == "count", contains(row.Command, "--workload=count"), row.Command)
 		require.Equal(t, row.Case.Query > 0, contains(row.Command, fmt.Sprintf("--query=%d", row.Case.Query)), row.Command)
-		require.Contains(t, row.Command, "--keys=20")
+		require.Equal(t, row.Case.Workload == "count", contains(row.Command, "--keys=20"), "queries have no such option, and refuse it: %v", row.Command)
 	}
 	require.Contains(t, keys, "check count fused 100ms r1 eager log keys=20 #1")
 	require.Contains(t, keys, "1 latency-over-rate count fused 1000/s 100ms r1 #1")

@@ -81,8 +81,8 @@ func (w *Workload) String() string {
 	return w.Name
 }
 
-// check checks the values of the workload's options.
-func (w *Workload) check(p *Params) error {
+// Check returns what is wrong with the values of the workload's options.
+func (w *Workload) Check(p *Params) error {
 	for _, o := range w.Options {
 		if err := o.Check(p.Value(o)); err != nil {
 			return fmt.Errorf("%s: %s %q: %w", w, o.Flag, p.Value(o), err)
@@ -101,7 +101,7 @@ func (w *Workload) check(p *Params) error {
 
 // Build returns the plan of the job.
 func (w *Workload) Build(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
-	if err := w.check(p); err != nil {
+	if err := w.Check(p); err != nil {
 		return nil, err
 	}
 	return w.Plan(p, in, out)
@@ -109,7 +109,7 @@ func (w *Workload) Build(p *Params, in *Input, out query.Output) (*operators.Pla
 
 // Right returns the rows of a right answer over all events of a generator, sorted.
 func (w *Workload) Right(p *Params, events generator.Config) ([]string, error) {
-	if err := w.check(p); err != nil {
+	if err := w.Check(p); err != nil {
 		return nil, err
 	}
 	return w.Answer(p, events)
@@ -154,6 +154,26 @@ func Options() (all []*Option) {
 		}
 	}
 	return all
+}
+
+// Others reports whether a flag is an option of workloads other than the one of this name.
+func Others(name, flag string) bool {
+	for _, o := range Options() {
+		if o.Flag == flag {
+			return !slices.Contains(With(o), name)
+		}
+	}
+	return false
+}
+
+// With lists the workloads that have an option.
+func With(o *Option) (names []string) {
+	for _, w := range registry {
+		if slices.Contains(w.Options, o) {
+			names = append(names, w.Name)
+		}
+	}
+	return names
 }
 
 // ByName returns the workload of this name, or an error that lists the workloads.

@@ -28,10 +28,8 @@ func (r *Request) Check() error {
 	if r.Dispatch == "least-key" {
 		return errors.New("dispatch least-key: tasks that run do not report the keys of each key group; use least-count, weight or auto")
 	}
-	for _, s := range r.Shares {
-		if !(s > 0) {
-			return fmt.Errorf("task weight %v: use numbers above 0", s)
-		}
+	if err := route.CheckShares(r.Shares); err != nil {
+		return err
 	}
 	_, err := route.ByName(r.Dispatch)
 	return err
