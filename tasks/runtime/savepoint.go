@@ -39,9 +39,9 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 		return nil
 	}
 	st := fit.From
-	t.promise.Time = st.Watermark
-	t.status.Watermark.Store(st.Watermark)
-	t.in.table.Restore(nil, st.Watermark)
+	t.promise.Time = st.Time(t.owned)
+	t.status.Watermark.Store(t.promise.Time)
+	t.in.table.Restore(nil, t.promise.Time)
 	t.restoreClock(st.Clock)
 	if t.keepsState() && fit.Kept() {
 		for pass := 0; ; pass++ {

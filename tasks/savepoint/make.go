@@ -334,6 +334,9 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 // last reads where a stage's tasks have stopped.
 func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) (*Stage, error) {
 	st := &Stage{Name: s.Name, Groups: len(s.Changes), Source: s.Source, Sink: s.Sink, Tables: s.Tables, Watermark: 1<<63 - 1}
+	if s.Source {
+		st.Watermarks = make([]int64, len(s.Changes))
+	}
 	for i := range s.Tasks {
 		mark, ok, err := m.marker(ctx, index, s, i, tail)
 		switch {
@@ -343,6 +346,13 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 			return nil, fmt.Errorf("stage %q, task %d has not stopped", s.Name, i)
 		}
 		st.Watermark = min(st.Watermark, mark.Watermark)
+		if s.Source {
+			for g, owner := range s.Owner {
+				if owner == i {
+					st.Watermarks[g] = mark.Watermark
+				}
+			}
+		}
 		st.Clock = max(st.Clock, mark.Clock)
 		st.Positions = append(st.Positions, mark.Positions)
 	}

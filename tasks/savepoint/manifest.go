@@ -54,8 +54,11 @@ type Stage struct {
 	Sink   bool `json:"sink,omitempty"`
 	// Tables are in the order of their numbers in the entries of state.
 	Tables []Table `json:"tables,omitempty"`
-	// Watermark is the watermark of all of the stage's tasks.
-	Watermark int64 `json:"watermark"`
+	// Watermark is the lowest watermark of the stage's tasks. Those of a stage that reads streams have stopped at
+	// the same one. Watermarks are those of the tasks of a source, by the partitions that they had; savepoints of
+	// earlier builds have none.
+	Watermark  int64   `json:"watermark"`
+	Watermarks []int64 `json:"watermarks,omitempty"`
 	// Clock is the highest wall clock (ms) that operators of the stage have seen; 0: unknown, the
 	// savepoint is of an earlier build.
 	Clock int64 `json:"clock,omitempty"`
@@ -88,6 +91,19 @@ func (m *Manifest) Whole(s *Stage, group int, at sharedlog.LSN) error {
 		return fmt.Errorf("savepoint %q: stage %q, key group %d: %w: it has it up to LSN %d, not %d", m.Name, s.Name, group, ErrLost, at, s.At[group])
 	}
 	return nil
+}
+
+// Time returns the watermark with which a task begins that owns key groups: what it has from tasks that were
+// further on may be late there.
+func (s *Stage) Time(groups []int) int64 {
+	if len(s.Watermarks) != s.Groups || len(groups) == 0 {
+		return s.Watermark
+	}
+	t := int64(1<<63 - 1)
+	for _, g := range groups {
+		t = min(t, s.Watermarks[g])
+	}
+	return t
 }
 
 // Task returns the positions from which task index of of may have to resume. A task finds its
