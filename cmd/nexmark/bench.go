@@ -69,6 +69,9 @@ no latency at emit and no cost, which the workers' processes bear.`,
 			if s.Duration < 100*time.Millisecond || s.Warmup < 0 {
 				return usagef("--duration %v --warmup %v: at least 100ms, and no negative warm-up", s.Duration, s.Warmup)
 			}
+			if e.transport.LinkRate > 0 && !e.remote() {
+				return usagef("--link-rate: of connections to a cluster; give --log")
+			}
 			var r int64
 			if err := parseRate(rate, &r); err != nil {
 				return err
@@ -113,6 +116,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	}
 	e.flags(cmd, "log")
 	f := cmd.Flags()
+	f.Var((*size)(&e.transport.LinkRate), "link-rate", "with --log: how much the connections of this process to the cluster send in a second together at most, and receive, as 10MiB (a slow network on one machine; nexmark worker has the flag too)")
 	f.StringVar(&rate, "rate", "100000", "events a second, or max")
 	f.Int64Var(&eventRate, "event-rate", 1_000_000, "with --rate max: events in a second of event time")
 	f.DurationVar(&s.Duration, "duration", 10*time.Second, "how long to measure")

@@ -110,6 +110,7 @@ tasks commit; they resume at another worker, or when this one is started again.`
 	f.IntVar(&number, "query", 0, "run this query only")
 	f.StringVar(&name, "workload", "", workloadHelp("run this workload only"))
 	f.Var(&memory, "memory", "what the process may use; the garbage collector works harder near it")
+	f.Var((*size)(&o.LinkRate), "link-rate", "how much the connections to the cluster send in a second together at most, and receive, as 10MiB (a slow network on one machine)")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }

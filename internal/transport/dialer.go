@@ -19,6 +19,7 @@ import (
 type grpcDialer struct {
 	opt   Options
 	creds credentials.TransportCredentials
+	link  *link // nil: connections are as fast as they are
 
 	mu     sync.Mutex
 	conns  map[string]*grpc.ClientConn
@@ -28,6 +29,9 @@ type grpcDialer struct {
 // NewDialer returns a dialer that uses gRPC. It has no connections yet.
 func NewDialer(o Options) (Dialer, error) {
 	d := &grpcDialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
+	if o.LinkRate > 0 {
+		d.link = newLink(o.LinkRate)
+	}
 	if o.TLS.On() {
 		c, err := o.TLS.Config()
 		if err != nil {
@@ -62,17 +66,21 @@ func (d *grpcDialer) conn(addr string) (*grpc.ClientConn, error) {
 	if c := d.conns[addr]; c != nil {
 		return c, nil
 	}
-	c, err := grpc.NewClient("passthrough:///"+addr,
+	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(d.creds),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(4*window),
-		grpc.WithWriteBufferSize(128<<10), grpc.WithReadBufferSize(128<<10),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(4 * window),
+		grpc.WithWriteBufferSize(128 << 10), grpc.WithReadBufferSize(128 << 10),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
 			MinConnectTimeout: time.Second,
 		}),
-	)
+	}
+	if d.link != nil {
+		opts = append(opts, grpc.WithContextDialer(d.link.dial))
+	}
+	c, err := grpc.NewClient("passthrough:///"+addr, opts...)
 	if err != nil {
 		return nil, err
 	}

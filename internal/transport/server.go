@@ -89,6 +89,9 @@ type Options struct {
 	// Cluster is the name of the cluster, which must be the same at both ends.
 	Cluster string
 	TLS     TLS
+	// LinkRate, if not 0, is how many bytes a second all connections that a Dialer makes send together at
+	// most, and how many they receive: measurements of slow networks on one machine. Servers ignore it.
+	LinkRate int64
 }
 
 // grpcServer serves streams by name.

@@ -54,7 +54,9 @@ type Options struct {
 	Checkpoints string
 	// QueueBytes bounds the bytes that wait in this process to be appended.
 	QueueBytes int64
-	Logger     *slog.Logger
+	// LinkRate is transport.Options.LinkRate of the connections to the cluster.
+	LinkRate int64
+	Logger   *slog.Logger
 	// Observer is told the steps of the tasks; it may be nil.
 	Observer observe.Observer
 }

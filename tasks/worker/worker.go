@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := transport.Guard(o.Listen, o.TLS, o.Insecure); err != nil {
 		return err
 	}
-	dialer, err := transport.NewDialer(transport.Options{Cluster: o.Cluster, TLS: o.TLS})
+	dialer, err := transport.NewDialer(transport.Options{Cluster: o.Cluster, TLS: o.TLS, LinkRate: o.LinkRate})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,60 @@
+package transport
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// All connections over a link share its rate, each way, and what they carry stays as it is.
+func TestLink(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	const size, conns = 100_000, 3
+	of := newLink(1_000_000)
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range conns {
+		c, err := of.dial(t.Context(), l.Addr().String())
+		require.NoError(t, err)
+		sent := make([]byte, size)
+		for i := range sent {
+			sent[i] = byte(i * 7 >> 3)
+		}
+		wg.Go(func() {
+			n, err := c.Write(sent)
+			if n != size || err != nil {
+				t.Errorf("wrote %d: %v", n, err)
+			}
+		})
+		wg.Go(func() {
+			got := make([]byte, size)
+			if _, err := io.ReadFull(c, got); err != nil || string(got) != string(sent) {
+				t.Errorf("what was read differs, or %v", err)
+			}
+			_ = c.Close()
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin)
+	require.GreaterOrEqual(t, took, 290*time.Millisecond, "300 kB at 1 MB/s")
+	require.GreaterOrEqual(t, of.in.free.Sub(begin), 300*time.Millisecond)
+	require.GreaterOrEqual(t, of.out.free.Sub(begin), 300*time.Millisecond)
+}
