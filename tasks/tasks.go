@@ -47,6 +47,9 @@ type (
 // Status is a reading of one task's progress.
 type Status = status.Snapshot
 
+// Sent is what a task has appended to one of its output streams (Status.Sent).
+type Sent = status.Sent
+
 // ErrEnded is in the error of Job.Fail, Job.Savepoint and Job.Rescale after the job has ended.
 var ErrEnded = runtime.ErrEnded
 

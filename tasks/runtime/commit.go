@@ -113,7 +113,9 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 		Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.inst.number, Commit: commit, Stream: uint32(stream),
 		Part: t.out.parts && t.cfg.Protocol.Capabilities().Parts,
 	}
+	before := len(records)
 	records, items := t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
+	t.status.Sent[i].Add(out, records[before:])
 	t.status.ItemsOut.Add(uint64(items))
 	t.status.BytesOut.Add(uint64(out.Bytes()))
 	t.log.Ahead[i].Produced(out.Bytes(), t.log.Appends+1)

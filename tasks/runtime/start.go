@@ -41,6 +41,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	t.out.step = min(firstStep, t.out.mostUnits)
 	for _, stream := range t.spec.Outputs {
 		t.out.streams = append(t.out.streams, exec.NewOutput(l.Streams[stream].Groups))
+		shown.Output(l.Plan.Streams[stream].Name, l.Streams[stream].Groups)
 		t.log.Ahead = append(t.log.Ahead, lead.Of(nil, stream))
 	}
 	t.out.marks = make([]exec.Mark, len(t.out.streams))

@@ -12,6 +12,10 @@ import (
 func TestSlept(t *testing.T) {
 	now := time.UnixMilli(1000)
 	s := New(func() time.Time { return now }, 2)
+	for range 2 { // the second instance has the same
+		s.Output("keys", 3)
+		s.Output("dead", 1)
+	}
 	slept := func() float64 {
 		r := s.Read("stage", 0)
 		return r.SleptMS
@@ -38,7 +42,14 @@ func TestSlept(t *testing.T) {
 	s.Load[1].Add(7)
 	r := s.Read("stage", 0)
 	require.Equal(t, []uint64{0, 7}, r.Load)
+	s.Sent[0].Groups[2].Add(4)
+	s.Sent[0].Groups[0].Add(1)
+	s.Sent[0].Bytes.Add(60)
+	r = s.Read("stage", 0)
+	require.Equal(t, []Sent{{"keys", 5, 60, []uint64{1, 0, 4}}, {"dead", 0, 0, []uint64{0}}}, r.Sent)
 	s.Began()
+	r = s.Read("stage", 0)
+	require.Equal(t, []Sent{{"keys", 0, 0, []uint64{0, 0, 0}}, {"dead", 0, 0, []uint64{0}}}, r.Sent)
 	require.Zero(t, slept())
 	waited = s.Read("stage", 0)
 	require.Zero(t, waited.WaitingMS+waited.MovingMS)

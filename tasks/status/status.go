@@ -46,6 +46,8 @@ type Status struct {
 	Moving, Waiting atomic.Int64
 	// Load counts the items of each key group that the task has processed. The slice does not change.
 	Load []atomic.Uint64
+	// Sent is by output stream. The slice does not change behind the first Read.
+	Sent []Sending
 
 	clock    func() time.Time
 	began    time.Time // of the instance; its task owns it
@@ -104,6 +106,8 @@ type Snapshot struct {
 	Through sharedlog.LSN `json:"through"`
 	// Load is the number of items of each key group that this instance has processed; nil at a source.
 	Load []uint64 `json:"-"`
+	// Sent is what this instance has appended to each of its output streams.
+	Sent []Sent `json:"sent,omitempty"`
 	// Warm: the instance started with the state of a standby.
 	Warm bool `json:"warm,omitempty"`
 	// FencedMS, LoadedMS and RestoredMS are the times, after its start, at which the instance had
@@ -171,6 +175,9 @@ func (s *Status) Began() {
 	for g := range s.Load {
 		s.Load[g].Store(0)
 	}
+	for i := range s.Sent {
+		s.Sent[i].begin()
+	}
 }
 
 // Reached records when the instance has reached a step of its start.
@@ -207,6 +214,9 @@ func (s *Status) Read(stage string, task int) Snapshot {
 	}
 	for g := range s.Load {
 		r.Load = append(r.Load, s.Load[g].Load())
+	}
+	for i := range s.Sent {
+		r.Sent = append(r.Sent, s.Sent[i].read())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
