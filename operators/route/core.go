@@ -2,6 +2,7 @@ package route
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -55,7 +56,8 @@ type Decision struct {
 const (
 	window     = 5000
 	evidence   = 3    // samples in a row below the threshold
-	gain       = 0.05 // least difference of the degrees that is worth a step
+	mostGain   = 0.05 // a difference of the degrees that is worth a step, if little is known (leastGain)
+	fewestGain = 0.01 // and however much is known
 	quiet      = 10_000
 	mostQuiet  = 600_000
 	horizon    = 30.0 // s for which a step must pay
@@ -121,7 +123,7 @@ func (c *Core) Next(s *Sample) Decision {
 	case moved == 0:
 		d.Why = "the planner has nothing better"
 		return d
-	case d.Planned < have+gain:
+	case d.Planned < have+leastGain(&d, have, st.Items, s.Tasks):
 		d.Why = fmt.Sprintf("a degree of %.2f instead of %.2f is not worth moving %d key groups", d.Planned, have, moved)
 		return d
 	}
@@ -132,6 +134,24 @@ func (c *Core) Next(s *Sample) Decision {
 	c.stepped(s, owners)
 	d.Owners = owners
 	return d
+}
+
+// leastGain returns the least difference of the degrees of two plans that is worth a step, have being the
+// degree of the present owners by the planner's load. Loads are counts of items that come at random: with n
+// items, tasks of equal loads count n/tasks ± √(n/tasks) each, so that the degree of these counts is below 1 by
+// about 2 √(2 ln tasks) times √(tasks/n), and hardly ever by three times √(tasks/n) more. A step for less
+// would follow chance; and while the newest items say otherwise than all, so that the load is changing, one
+// for little would be for nothing.
+func leastGain(d *Decision, have float64, load []int64, tasks int) float64 {
+	if math.Abs(d.Degree-have) >= mostGain {
+		return mostGain
+	}
+	n := 0.0
+	for _, l := range load {
+		n += float64(l) / one
+	}
+	chance := (2*math.Sqrt(2*math.Log(float64(tasks))) + 3) * math.Sqrt(float64(tasks)/max(n, 1))
+	return min(max(chance, fewestGain), mostGain)
 }
 
 // take keeps a sample. One with other owners begins the window again.

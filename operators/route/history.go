@@ -23,14 +23,17 @@ func (h *History) Add(at int64, items []int64) {
 	h.at = at
 }
 
-// Load returns the load of each group, nil before the first Add. One item of just now is 1024.
+// one is the load of one item of just now.
+const one = 1024
+
+// Load returns the load of each group, nil before the first Add.
 func (h *History) Load() []int64 {
 	if h.load == nil {
 		return nil
 	}
 	all := make([]int64, len(h.load))
 	for g, v := range h.load {
-		all[g] = int64(v * 1024)
+		all[g] = int64(v * one)
 	}
 	return all
 }

@@ -7,14 +7,28 @@ type Reading struct {
 	// Job is the job's name, ID its id in the log.
 	Job string `json:"job"`
 	ID  string `json:"id"`
-	// Status is the task's; Load is its Load, which the JSON of a status leaves out.
+	// Status is the task's; Load is its Load, and Sent has ByGroup of each of its Sent, which the JSON of
+	// a status leaves out.
 	Status status.Snapshot `json:"status"`
 	Load   []uint64        `json:"load"`
+	Sent   [][]uint64      `json:"sent,omitempty"`
 }
 
-// Snapshot returns the status with its load.
+// NewReading returns the reading of a task of a job.
+func NewReading(job, id string, s status.Snapshot) Reading {
+	r := Reading{Job: job, ID: id, Status: s, Load: s.Load}
+	for i := range s.Sent {
+		r.Sent = append(r.Sent, s.Sent[i].ByGroup)
+	}
+	return r
+}
+
+// Snapshot returns the status with what its JSON leaves out.
 func (r *Reading) Snapshot() status.Snapshot {
 	s := r.Status
 	s.Load = r.Load
+	for i := range min(len(s.Sent), len(r.Sent)) {
+		s.Sent[i].ByGroup = r.Sent[i]
+	}
 	return s
 }

@@ -38,7 +38,7 @@ type State struct {
 	Degree float64 `json:"degree"`
 	Extra  float64 `json:"extra"`
 	Mean   float64 `json:"degree_mean"`
-	// ByTask is the number of items of each task since the Balancer began.
+	// ByTask is the number of items that came for the key groups of each task since the Balancer began.
 	ByTask []int64 `json:"by_task"`
 	// Why says why there was no step at the newest sample; empty: there was one.
 	Why string `json:"why"`
@@ -88,7 +88,8 @@ type Balancer struct {
 	logger  *slog.Logger
 	request Request
 	plan    route.Planner
-	index   int // of the stage
+	index   int      // of the stage
+	streams []string // its inputs
 	began   time.Time
 	meter   meter
 
@@ -102,7 +103,10 @@ func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Balancer{job: job, logger: logger, request: r, plan: plan, index: index, began: time.Now(), state: State{Request: r, Why: "there is no sample yet"}}, nil
+	return &Balancer{
+		job: job, logger: logger, request: r, plan: plan, index: index, streams: inputs(job.Layout(), index), began: time.Now(),
+		state: State{Request: r, Why: "there is no sample yet"},
+	}, nil
 }
 
 // State returns what the balancer has done. Safe for concurrent use.
@@ -134,6 +138,11 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+		select {
+		case <-stop: // during the step
+			return
+		default:
+		}
 		busy := b.job.Busy()
 		st := b.job.Layout().Stages[b.index]
 		s := route.Sample{
@@ -143,16 +152,16 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 		if len(b.request.Shares) == st.Tasks {
 			s.Shares = b.request.Shares
 		}
-		by := b.meter.sample(b.request.Stage, b.job.Status(), &s)
+		b.meter.sample(b.streams, b.job.Status(), &s)
 		d := core.Next(&s)
-		b.decided(&d, by)
+		b.decided(&d, route.Tasks(s.Items, s.Owners, s.Tasks))
 		if d.Owners != nil {
 			b.step(ctx, &s, &d)
 		}
 	}
 }
 
-// decided notes a decision, and the items that each task has processed since the previous one.
+// decided notes a decision, and the items that came for each task since the previous one.
 func (b *Balancer) decided(d *route.Decision, by []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,39 +206,53 @@ func (b *Balancer) step(ctx context.Context, s *route.Sample, d *route.Decision)
 	}
 }
 
-// meter reads what tasks have processed since it read last.
+// meter reads what has come for each key group of a stage: what the tasks before it have appended to its
+// inputs. What its own tasks have processed would say, while they are behind, which of them had a
+// processor.
 type meter struct {
-	read map[int]reading // by task
+	read map[sender]reading
+}
+
+// sender is an output of a task.
+type sender struct {
+	stage  string
+	task   int
+	stream string
 }
 
 type reading struct {
 	instance uint64
-	load     []uint64
+	items    []uint64 // by key group
 }
 
-// sample sets the items of each group, and returns those of each task. An instance that has started
-// since the last reading has processed what it shows. The first sample has no items.
-func (m *meter) sample(stage string, all []status.Snapshot, s *route.Sample) (by []int64) {
-	by = make([]int64, s.Tasks)
+// sample sets the items of each group. An instance that has started since the last reading has sent what
+// it shows. The first sample has no items.
+func (m *meter) sample(streams []string, all []status.Snapshot, s *route.Sample) {
 	before, first := m.read, m.read == nil
-	m.read = make(map[int]reading, s.Tasks)
+	m.read = make(map[sender]reading, len(all))
 	for i := range all {
 		t := &all[i]
-		if t.Stage != stage || t.Task >= s.Tasks {
-			continue
-		}
-		m.read[t.Task] = reading{t.Instance, t.Load}
-		was := before[t.Task]
-		for g := range min(len(t.Load), len(s.Items)) {
-			n := int64(t.Load[g])
-			if first {
-				n = 0
-			} else if was.instance == t.Instance && g < len(was.load) {
-				n -= int64(was.load[g])
+		for k := range t.Sent {
+			out := &t.Sent[k]
+			if !slices.Contains(streams, out.Stream) {
+				continue
 			}
-			s.Items[g] += n
-			by[t.Task] += n
+			from := sender{t.Stage, t.Task, out.Stream}
+			m.read[from] = reading{t.Instance, out.ByGroup}
+			if was := before[from]; !first {
+				was.add(s.Items, t.Instance, out.ByGroup)
+			}
 		}
 	}
-	return by
+}
+
+// add adds the items that a sender has sent since a reading to those of each group.
+func (was *reading) add(items []int64, instance uint64, sent []uint64) {
+	for g := range min(len(sent), len(items)) {
+		n := sent[g]
+		if was.instance == instance && g < len(was.items) {
+			n -= min(was.items[g], n) // an instance that starts shows the number of the one before for a moment
+		}
+		items[g] += int64(n)
+	}
 }

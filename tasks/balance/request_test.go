@@ -27,29 +27,21 @@ func TestParseWhen(t *testing.T) {
 	}
 }
 
-// A meter counts what was processed since its last reading, whichever instance and task did so.
+// A meter counts what has been sent to the inputs of a stage since its last reading, whichever instance
+// and task did so, and nothing else.
 func TestMeter(t *testing.T) {
 	var m meter
-	read := func(tasks int, all ...status.Snapshot) ([]int64, []int64) {
-		s := route.Sample{Tasks: tasks, Items: make([]int64, 3)}
-		by := m.sample("keys", all, &s)
-		return s.Items, by
+	read := func(all ...status.Snapshot) []int64 {
+		s := route.Sample{Tasks: 2, Items: make([]int64, 3)}
+		m.sample([]string{"left", "right"}, all, &s)
+		return s.Items
 	}
-	of := func(task int, instance uint64, load ...uint64) status.Snapshot {
-		return status.Snapshot{Stage: "keys", Task: task, Instance: instance, Load: load}
+	of := func(task int, instance uint64, stream string, items ...uint64) status.Snapshot {
+		return status.Snapshot{Stage: "source " + stream, Task: task, Instance: instance, Load: []uint64{9, 9, 9}, Sent: []status.Sent{{Stream: "other", ByGroup: []uint64{5, 5, 5}}, {Stream: stream, ByGroup: items}}}
 	}
-	items, by := read(2, of(0, 1, 100, 0, 0), of(1, 1, 0, 50, 50))
-	require.Equal(t, []int64{0, 0, 0}, items, "how long it took to process those is not known")
-	require.Equal(t, []int64{0, 0}, by)
-	items, by = read(2, of(0, 1, 110, 0, 0), of(1, 1, 0, 70, 50), status.Snapshot{Stage: "rows", Load: []uint64{9, 9, 9}})
-	require.Equal(t, []int64{10, 20, 0}, items)
-	require.Equal(t, []int64{10, 20}, by)
-	items, by = read(2, of(0, 2, 4, 3, 0), of(1, 1, 0, 70, 51)) // task 0 was restarted, and owns group 1
-	require.Equal(t, []int64{4, 3, 1}, items)
-	require.Equal(t, []int64{7, 1}, by)
-	items, by = read(1, of(0, 2, 5, 3, 0), of(1, 1, 0, 70, 60)) // task 1 has left
-	require.Equal(t, []int64{1, 0, 0}, items)
-	require.Equal(t, []int64{1}, by)
-	items, _ = read(2, of(0, 2, 5, 3, 0), of(1, 2, 0, 0, 8)) // and come back
-	require.Equal(t, []int64{0, 0, 8}, items)
+	require.Equal(t, []int64{0, 0, 0}, read(of(0, 1, "left", 100, 0, 0), of(1, 1, "left", 0, 50, 50)), "how long it took to send those is not known")
+	require.Equal(t, []int64{10, 20, 0}, read(of(0, 1, "left", 110, 0, 0), of(1, 1, "left", 0, 70, 50)))
+	require.Equal(t, []int64{4, 3, 1}, read(of(0, 2, "left", 4, 3, 0), of(1, 1, "left", 0, 70, 51)), "task 0 was restarted")
+	require.Equal(t, []int64{3, 1, 8}, read(of(0, 2, "left", 7, 3, 0), of(0, 1, "right", 0, 1, 8)), "another producer; task 1 does not answer")
+	require.Equal(t, []int64{0, 0, 0}, read(of(0, 3, "left", 0, 0, 0), of(0, 1, "right", 0, 1, 2)), "one that starts does not count back")
 }

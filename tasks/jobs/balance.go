@@ -17,17 +17,26 @@ func Balance(ctx context.Context, store *meta.Store, name string, b tasks.Balanc
 	if err != nil {
 		return err
 	}
+	if err := allowed(&v, name, &b); err != nil {
+		return err
+	}
+	return change(ctx, store, name, b.Stage, &b)
+}
+
+// allowed returns why a stage of a job cannot be balanced.
+func allowed(v *meta.View, name string, b *tasks.Balance) error {
 	job, there := v.Jobs[name]
 	if !there {
 		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
 	}
-	if err = b.Check(); err == nil {
+	err := b.Check()
+	if err == nil {
 		err = job.Spec.CheckRescale(tasks.Rescale{Stage: b.Stage, Tasks: 1})
 	}
 	if err != nil {
 		return fmt.Errorf("job %q: %w", name, err)
 	}
-	return change(ctx, store, name, b.Stage, &b)
+	return nil
 }
 
 // EndBalance leaves the key groups of a stage where they are from now on.

@@ -373,15 +373,14 @@ func (w *worker) status() Status {
 	return s
 }
 
-// load returns what those measure that autoscale stages.
+// load returns what those measure that autoscale or balance stages.
 func (w *worker) load() []autoscale.Reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := make([]autoscale.Reading, 0, len(w.tasks))
 	for _, a := range w.tasks {
 		if a.running != nil {
-			st := a.running.Status()
-			all = append(all, autoscale.Reading{Job: a.report.Job, ID: a.report.ID, Status: st, Load: st.Load})
+			all = append(all, autoscale.NewReading(a.report.Job, a.report.ID, a.running.Status()))
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/autoscale"
 	"tailrace.dev/tailrace/tasks/jobs"
@@ -129,38 +128,7 @@ func (s *scaler) Status() []status.Snapshot {
 	ctx, cancel := context.WithTimeout(context.Background(), askFor)
 	defer cancel()
 	s.read(ctx)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	newest := map[int]status.Snapshot{}
-	for _, addr := range *s.workers.Load() {
-		wg.Go(func() {
-			var all []autoscale.Reading
-			if transport.AskJSON(ctx, s.server.opt.Dialer, addr, "worker/load", &all) != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			s.add(newest, all)
-		})
-	}
-	wg.Wait()
-	var all []status.Snapshot
-	for _, t := range newest {
-		all = append(all, t)
-	}
-	return all
-}
-
-// add adds what a worker tells of tasks of the stage. A task of which two workers tell has just changed
-// its worker: the newer instance counts.
-func (s *scaler) add(newest map[int]status.Snapshot, all []autoscale.Reading) {
-	for i := range all {
-		r := &all[i]
-		have, ok := newest[r.Status.Task]
-		if r.Job == s.job && r.ID == s.id && r.Status.Stage == s.Stage && (!ok || have.Instance < r.Status.Instance) {
-			newest[r.Status.Task] = r.Snapshot()
-		}
-	}
+	return jobs.Loads(ctx, s.server.opt.Dialer, *s.workers.Load(), s.job, s.id)
 }
 
 // Rescale implements autoscale.Job. If this manager is deposed, the next one carries out the request.

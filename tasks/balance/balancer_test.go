@@ -1,0 +1,118 @@
+package balance
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/route"
+	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/status"
+)
+
+// uneven is a job whose stage "sums" has two tasks: the first one owns three of four key groups of equal
+// loads, 1000 items a second each. A rescale of it takes until it is told that it is done.
+type uneven struct {
+	begin time.Time
+	asked chan struct{} // receives when a rescale begins
+	done  chan struct{}
+
+	mu    sync.Mutex
+	owner []int
+}
+
+func (j *uneven) Layout() *layout.Layout {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return &layout.Layout{
+		Plan:    &exec.Plan{Streams: []exec.StreamSpec{{Name: "keys"}}, Stages: []exec.StageSpec{{Name: "source"}, {Name: "sums", Inputs: []int{0}}}},
+		Streams: []layout.Stream{{Groups: 4}}, Stages: []layout.Stage{{Tasks: 1, Groups: 1}, {Tasks: 2, Groups: 4, Owner: j.owner}},
+	}
+}
+
+func (j *uneven) Status() []status.Snapshot {
+	n := uint64(time.Since(j.begin).Milliseconds())
+	return []status.Snapshot{{Stage: "source", Instance: 1, Sent: []status.Sent{{Stream: "keys", ByGroup: []uint64{n, n, n, n}}}}}
+}
+
+func (j *uneven) Busy() bool { return false }
+
+func (j *uneven) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error) {
+	j.asked <- struct{}{}
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	moved := route.Moved(j.owner, r.Owners)
+	j.owner = r.Owners
+	return &rescale.Result{Stage: r.Stage, GroupsMoved: moved}, nil
+}
+
+// A balancer that is told to stop amid a step ends the step first; one whose context ends does not.
+func TestStopsBehindItsStep(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			j := &uneven{begin: time.Now(), asked: make(chan struct{}), done: make(chan struct{}), owner: []int{0, 0, 0, 1}}
+			b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count", When: route.When{Below: 0.9}})
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			stop, over := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(over)
+				b.Run(ctx, stop)
+			}()
+			<-j.asked
+			require.InDelta(t, 4, time.Since(j.begin).Seconds(), 0.1, "the first sample has no items, three more are of them")
+			close(stop)
+			if crash {
+				cancel()
+				<-over
+				require.Equal(t, []int{0, 0, 0, 1}, j.owner)
+				require.Zero(t, b.State().Switches)
+				return
+			}
+			time.Sleep(time.Minute)
+			select {
+			case <-over:
+				t.Fatal("it has stopped, and its step goes on without it")
+			default:
+			}
+			close(j.done)
+			<-over
+			st := b.State()
+			require.Equal(t, 1, st.Switches)
+			require.Equal(t, 1, st.MovedGroups)
+			require.InDelta(t, 1.0/3, st.Newest.Degree, 1e-9)
+			require.Equal(t, []int64{9000, 3000}, st.ByTask)
+			cancel()
+		})
+	}
+}
+
+// A preview has the loads between two readings, and the moves that a step would make; it asks the job for
+// nothing.
+func TestLook(t *testing.T) {
+	j := &uneven{begin: time.Now(), owner: []int{0, 0, 0, 1}}
+	at := func(n uint64) []status.Snapshot {
+		return []status.Snapshot{{Stage: "source", Instance: 1, Sent: []status.Sent{{Stream: "keys", ByGroup: []uint64{n, 2 * n, 3 * n, 4 * n}}}}}
+	}
+	p, err := Look(Request{Stage: "sums", Dispatch: "least-count"}, j.Layout(), 1, at(100), at(110))
+	require.NoError(t, err)
+	require.Equal(t, &Preview{
+		Stage: "sums", Dispatch: "least-count", Tasks: 2, KeyGroups: 4, Items: []int64{60, 40}, Planned: []int64{50, 50},
+		Degree: 2.0 / 3, Extra: p.Extra, PlannedDegree: 1, Moves: []Move{{0, 0, 1, 10}},
+	}, p)
+	require.InDelta(t, 0.2, p.Extra, 1e-9)
+	_, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: []float64{1, 2, 3}}, j.Layout(), 1, at(100), at(110))
+	require.EqualError(t, err, `stage "sums" has 2 tasks, and there are 3 task weights`)
+}
