@@ -134,6 +134,9 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 	if _, err = l.whole(ctx, spec.Name, e.wait); err == nil {
 		report, err = e.watchRemote(ctx, l, r, spec.Name, s)
 	}
+	if err == nil {
+		err = l.placed(ctx, spec, report)
+	}
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -147,6 +150,25 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 		return nil
 	}
 	return writeTo(e.json, func(w io.Writer) error { return json.NewEncoder(w).Encode(report) })
+}
+
+// placed adds to a report how much of what the tasks have exchanged went to another worker.
+func (l *links) placed(ctx context.Context, spec *tasks.Spec, r *driver.Report) error {
+	v, err := l.store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	id := v.States[spec.Name].ID
+	present, err := spec.Present(ctx, l.log, id)
+	if err != nil {
+		return err
+	}
+	var byWorker [][]tasks.Status
+	for _, w := range v.Workers {
+		byWorker = append(byWorker, jobs.Loads(ctx, l.dialer, []string{w.Addr}, spec.Name, id))
+	}
+	r.Exchange.Placed(present, byWorker)
+	return nil
 }
 
 // watchRemote reads the rows through warm-up and measurement.

@@ -78,6 +78,8 @@ type Report struct {
 	Autoscaled []tasks.Autoscaled `json:"autoscale,omitempty"`
 	// Balanced says how the key groups of a stage were distributed in the measured time.
 	Balanced *Balanced `json:"balance,omitempty"`
+	// Exchange is what the stages have sent each other.
+	Exchange *Exchange `json:"exchange,omitempty"`
 	Version  string    `json:"version"`
 	Go       string    `json:"go"`
 	Cores    int       `json:"cores"`
@@ -226,7 +228,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	emit.reset()
 	visible.reset()
-	from, stats := s.consumed(job.Status()), log.Stats()
+	before, stats := job.Status(), log.Stats()
+	from := s.consumed(before)
 	balanced.measure(s.CommitInterval)
 	cpu, _ := usage()
 	var heap, heapAfter runtime.MemStats
@@ -273,7 +276,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		return nil, errors.Join(err, stop())
 	}
 	effects(rescaled, timeline, measured)
-	to, after := max(from, s.consumed(job.Status())), log.Stats()
+	ended, after := job.Status(), log.Stats()
+	to := max(from, s.consumed(ended))
 	runtime.ReadMemStats(&heapAfter)
 	r := &Report{
 		Workload: j.workload.Name, Query: j.workload.Query, Protocol: j.options.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
@@ -292,6 +296,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if failed != nil {
 		r.Recovery = failed.report()
 	}
+	r.Exchange = exchange(exchanged(j.plan, s.Logged), before, ended).per(to-from, int64(after.Written-stats.Written))
+	r.Exchange.RemoteShare = new(float64) // one process
 	r.BacklogBytes = backlog(job)
 	for _, t := range job.Status() {
 		r.Late += t.Late

@@ -147,6 +147,7 @@ func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	}
 	consumed := max(0, s.consumed(all)-s.consumed(r.from))
 	rep.Skipped = r.skipped.Load()
+	rep.Exchange = exchange(exchanged(r.reader, s.Logged), r.from, all).per(consumed, -1)
 	rep.Outputs, rep.Achieved = rep.Visible.Count, float64(consumed)/took
 	rep.Sustained = s.keepsUp(consumed, took)
 	return rep, again
