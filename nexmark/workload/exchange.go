@@ -37,6 +37,8 @@ func (w *Workload) checkExchange(p *Params) error {
 		return fmt.Errorf("exchange ahead: clocks of keys belong to a stream that is exchanged; leave out --grain %s", p.Value(grain))
 	case how != "local" && slices.Contains(w.Options, mergeItems) && p.Value(mergeItems) != "0":
 		return fmt.Errorf("merge-items %s: only partial results are merged; give --exchange local", p.Value(mergeItems))
+	case how != "keyby" && p.cost() > 0:
+		return fmt.Errorf("item-cost %s: what a task gets with --exchange %s is not an item; use keyby", p.Value(itemCost), how)
 	}
 	return nil
 }
@@ -55,5 +57,5 @@ func windowed[T, A any](p *Params, in *Input, events operators.Stream[T], name s
 		byKey := operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) })
 		return operators.AggregateWindows(byKey, win, agg, opts...)
 	}
-	return operators.AggregateWindows(operators.KeyBy(events, name, serde.Int64, key, p.clocks(in)...), win, agg, opts...)
+	return operators.AggregateWindows(served(p, operators.KeyBy(events, name, serde.Int64, key, p.clocks(in)...)), win, agg, opts...)
 }

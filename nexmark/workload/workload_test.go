@@ -85,7 +85,7 @@ func answers(t *testing.T, w *Workload, own map[string]string, seed uint64) {
 
 // What is exchanged changes no row.
 func TestExchanges(t *testing.T) {
-	for _, how := range []string{"kw local", "kw local merge-items 7 aggregate list", "kw ahead", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global"} {
+	for _, how := range []string{"kw local", "kw local merge-items 7 aggregate list", "kw ahead", "kw keyby item-cost 10us", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global"} {
 		t.Run(how, func(t *testing.T) {
 			words := strings.Fields(how)
 			w, err := ByName(words[0])
@@ -111,6 +111,8 @@ func TestExchangeOptions(t *testing.T) {
 		"lvd exchange ahead":                               "exchange ahead: the source must have all items of a key in one partition; give --partition-by key",
 		"ysb exchange ahead partition-by key grain key":    "exchange ahead: clocks of keys belong to a stream that is exchanged; leave out --grain key",
 		"kw merge-items 7":                                 "merge-items 7: only partial results are merged; give --exchange local",
+		"kw exchange local item-cost 20us":                 "item-cost 20us: what a task gets with --exchange local is not an item; use keyby",
+		"kw item-cost -1us":                                "use 0s to 1s",
 		"kw exchange local merge-items -1":                 "use a whole number, 0 to 1073741824",
 		"kw exchange ahead partition-by key merge-items 2": "merge-items 2: only partial results are merged; give --exchange local",
 	} {
@@ -153,7 +155,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, mergeItems}, Options())
+	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, mergeItems, itemCost}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
