@@ -21,6 +21,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/sweep"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
+	"tailrace.dev/tailrace/nexmark/sweep/sysinfo"
 	protocols "tailrace.dev/tailrace/tasks/progress"
 )
 
@@ -205,7 +207,7 @@ func (s *sweeps) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	bar := &sweepProgress{json: s.json, quiet: s.quiet, tty: term.IsTerminal(int(os.Stderr.Fd()))}
-	r := sweep.Runner{Dir: s.out, Spec: spec, Text: text, Env: env, Program: sweep.ThisProgram(clone(env.Nexmark)), Again: s.again, Exec: child, Show: bar.show}
+	r := sweep.Runner{Dir: s.out, Spec: spec, Text: text, Env: env, Program: sysinfo.ThisProgram(clone(env.Nexmark)), Again: s.again, Exec: child, Show: bar.show}
 	rows, err := r.Run(cmd.Context())
 	bar.clear()
 	if errors.Is(err, sweep.ErrDiffers) {
@@ -428,8 +430,8 @@ func (b *sweepProgress) clear() {
 }
 
 // readOverlay reads the peer's results.
-func readOverlay(paths []string) (sweep.Overlay, error) {
-	var all sweep.Overlay
+func readOverlay(paths []string) (overlay.Results, error) {
+	var all overlay.Results
 	for _, path := range paths {
 		files := []string{path}
 		st, err := os.Stat(path)

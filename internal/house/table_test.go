@@ -189,6 +189,10 @@ var table = []row{
 		why: "it connects operators with the log's contract; the task passes the log to it",
 	},
 	{
+		path: "connectors/redis", may: []string{"operators"},
+		why: "a connector is for programs that want it: no other package imports it, so that a plain job does not have its client",
+	},
+	{
 		path: "operators/optest", may: []string{"operators/..."},
 		why: "it replaces the runtime in tests of operators, so it must not import the runtime",
 	},
@@ -375,7 +379,7 @@ var table = []row{
 		why: "a plot depends only on numbers; nexmark/sweep knows their meaning",
 	},
 	{
-		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/sweep/plot", "nexmark/workload"},
+		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/sweep/sysinfo", "nexmark/sweep/overlay", "nexmark/sweep/plot", "nexmark/workload"},
 		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{

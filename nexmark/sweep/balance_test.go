@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/tasks"
 )
 
@@ -51,7 +52,7 @@ func TestBalance(t *testing.T) {
 	}
 	require.Equal(t, 4, checks)
 
-	drawn := Figures(rows, Overlay{})
+	drawn := Figures(rows, overlay.Results{})
 	require.Equal(t, "over-1-dispatch-degree.svg", drawn[0].File)
 	require.Equal(t, 0.99, drawn[0].Figure.Panels[0].Lines[0].Points[1].Y)
 	table := balanceTable(cells(rows))

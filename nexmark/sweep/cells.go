@@ -129,6 +129,7 @@ var dimensions = []dimension{
 	{"commit interval", func(c *Case) string { return durationText(c.CommitInterval) }},
 	{"parallelism", func(c *Case) string { return countText(c.Parallelism) }},
 	{"replicas", func(c *Case) string { return countText(c.Replicas) }},
+	{"workers", func(c *Case) string { return countText(c.Workers) }},
 	{"emit", func(c *Case) string { return c.Emit }},
 	{"source", func(c *Case) string { return c.Source }},
 	{"", func(c *Case) string { return settingsText(c.Settings) }},

@@ -37,6 +37,8 @@ func (e *Env) Target(c *Case) string {
 		return "workers of the cluster at " + e.Log
 	case e.Log != "":
 		return "cluster at " + e.Log
+	case c.Workers > 0:
+		return "workers of a cluster of processes"
 	case c.Replicas > 1:
 		return "cluster of processes"
 	case c.Kind == LogLatency:
@@ -124,7 +126,7 @@ func (e *Env) Command(c *Case, output string) []string {
 			add("standbys", 1)
 		}
 	}
-	if e.Submit && c.Check == 0 {
+	if (e.Submit || c.Workers > 0) && c.Check == 0 {
 		args = append(args, "--submit")
 	}
 	return e.within(c, args)
@@ -147,14 +149,20 @@ func logLink(link []string) (out []string) {
 
 // within wraps a command that needs a cluster in one that starts a cluster, unless one is given.
 func (e *Env) within(c *Case, args []string) []string {
-	if e.Log != "" || c.Replicas <= 1 && c.Kind != LogLatency {
+	if e.Log != "" || c.Replicas <= 1 && c.Kind != LogLatency && c.Workers == 0 {
 		return args
 	}
 	up := []string{e.Tailrace, "up"}
 	if c.Replicas <= 1 {
 		up = append(up, "--sequencers=1", "--storage=1")
 	}
-	if c.Kind == LogLatency || !e.Redis {
+	if c.Workers > 0 {
+		worker := e.Nexmark + " worker"
+		if link := c.Settings["link-rate"]; link != "" {
+			worker += " --link-rate=" + link
+		}
+		up = append(up, "--managers=1", "--checkpoints=none", fmt.Sprintf("--workers=%d", c.Workers), "--worker="+worker)
+	} else if c.Kind == LogLatency || !e.Redis {
 		up = append(up, "--managers=0", "--checkpoints=none")
 	} else {
 		up = append(up, "--checkpoints=redis")

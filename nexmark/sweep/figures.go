@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
@@ -18,7 +19,7 @@ type Drawn struct {
 const trialsNote = "median of trials, whiskers least to greatest"
 
 // Figures draws what the rows hold, with the peer's results for comparison.
-func Figures(rows []*Row, peer Overlay) (all []Drawn) {
+func Figures(rows []*Row, peer overlay.Results) (all []Drawn) {
 	every := cells(rows)
 	for _, which := range []string{"visible", "emit"} {
 		for _, p99 := range []bool{false, true} {
@@ -47,7 +48,7 @@ func Figures(rows []*Row, peer Overlay) (all []Drawn) {
 func unitOf(m measure) string { return m.name[:3] + " ms" }
 
 // overRate has the shape of Impeller's Figure 7.
-func overRate(all []*cell, m measure, peer Overlay) plot.Figure {
+func overRate(all []*cell, m measure, peer overlay.Results) plot.Figure {
 	panels, titles, common := split(all, byRate)
 	names := protocols(all)
 	f := plot.Figure{
@@ -87,9 +88,9 @@ func points(cs []*cell, protocol string, m measure) (pts []plot.Point) {
 }
 
 // peerLine returns the peer's steps for the panel's query, at its commit interval.
-func peerLine(cs []*cell, m measure, peer Overlay) (pts []plot.Point) {
+func peerLine(cs []*cell, m measure, peer overlay.Results) (pts []plot.Point) {
 	for _, s := range peer.Steps {
-		if s.Query != cs[0].Query || cs[0].Query == 0 || s.Commit != cs[0].CommitInterval || s.Replicas != max(1, cs[0].Replicas) {
+		if s.Query != cs[0].Query || cs[0].Query == 0 || Duration(s.Commit) != cs[0].CommitInterval || s.Replicas != max(1, cs[0].Replicas) {
 			continue
 		}
 		q := s.Emit

@@ -5,20 +5,12 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
 // peerLabels name the peer's modes.
 var peerLabels = map[string]string{"": "sums", "list": "lists", "perkey": "sums with a clock for each key, written by hand"}
-
-// PeerClocks is the peer's result for the workload kw: sums over windows, with late items.
-type PeerClocks struct {
-	// Mode is "" for sums, list, or perkey: sums with a clock for each key that is written by hand.
-	Mode     string
-	Disorder float64 // per cent of the items that are behind
-	Bound    float64 // of the watermark, in ms
-	Rate     float64 // events a second
-}
 
 // grainOf is a case without what its clocks are: cases that are equal differ in nothing else.
 func grainOf(c *cell) (key, grain, late string) {
@@ -62,7 +54,7 @@ func grainGroups(all []*cell) (groups []*grains) {
 
 // grainClaims judges what the paper says of clocks of keys, beside this engine's clock of a task, and beside
 // the peer. What is ahead of the peer only is not ahead of the clock of a task.
-func grainClaims(all []*cell, peer Overlay) (out []Claim) {
+func grainClaims(all []*cell, peer overlay.Results) (out []Claim) {
 	groups := grainGroups(all)
 	if len(groups) == 0 {
 		return nil
@@ -139,7 +131,7 @@ func (c *Claim) verdict(good, n int) {
 
 // peerClaim compares the peer's results with those of the same share of items that are behind, whatever the
 // bound of the watermark; nil without any.
-func peerClaim(groups []*grains, peer Overlay) []Claim {
+func peerClaim(groups []*grains, peer overlay.Results) []Claim {
 	if len(peer.Clocks) == 0 {
 		return nil
 	}

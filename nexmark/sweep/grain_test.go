@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 )
 
 const clocks1 = `
@@ -51,13 +53,13 @@ func TestGrainClaims(t *testing.T) {
 		}
 	}
 	measured()
-	var peer Overlay
+	var peer overlay.Results
 	require.NoError(t, peer.Add("kw.jsonl", []byte(`{"bench":"kw","disorder":50,"bound_ms":"0","in_per_s":8400000,"late":0.5,"outputs":7}
 {"bench":"kw","mode":"perkey","disorder":50,"bound_ms":"0","in_per_s":11900000}
 {"bench":"kw","mode":"list","disorder":50,"bound_ms":"4000","in_per_s":5000000}
 `)))
 	require.Equal(t, "Flink", peer.Name)
-	require.Equal(t, PeerClocks{Disorder: 50, Rate: 8.4e6}, peer.Clocks[0])
+	require.Equal(t, overlay.Clocks{Disorder: 50, Rate: 8.4e6}, peer.Clocks[0])
 	claims := func() map[string]Claim {
 		all := map[string]Claim{}
 		for _, c := range grainClaims(cells(rows), peer) {
@@ -86,7 +88,7 @@ func TestGrainClaims(t *testing.T) {
 	for _, id := range []string{"K1", "K2", "K4", "K6"} {
 		require.Equal(t, "does not hold", all[id].Verdict, id)
 	}
-	peer = Overlay{}
+	peer = overlay.Results{}
 	require.NotContains(t, claims(), "K6")
 	for _, row := range rows {
 		row.Case.Settings = nil

@@ -27,13 +27,16 @@ var overValues = map[string]quantity{
 	"peak-over-p99": {ofRescale("greatest visible latency in a rescale, as a multiple of the p99 before", func(r *driver.Rescaled) driver.MS {
 		return effect(r).Peak / effect(r).P99Before
 	}), "× p99", true},
-	"back":         {ofRescale("time until the latency is as before a rescale", func(r *driver.Rescaled) driver.MS { return effect(r).Back }), "ms", true},
-	"settled":      {ofRescale("time until a rescale is complete", func(r *driver.Rescaled) driver.MS { return driver.MS(r.SettledMS) }), "ms", false},
-	"groups-moved": {ofRescale("key groups that a rescale moves", func(r *driver.Rescaled) driver.MS { return driver.MS(r.GroupsMoved) }), "key groups", false},
-	"degree":       {balanceColumns[0], "least ÷ greatest", false},
-	"switches":     {balanceColumns[2], "steps", false},
-	"emit-p50":     {latencyOf("emit", false), "ms", true},
-	"emit-p99":     {latencyOf("emit", true), "ms", true},
+	"back":            {ofRescale("time until the latency is as before a rescale", func(r *driver.Rescaled) driver.MS { return effect(r).Back }), "ms", true},
+	"settled":         {ofRescale("time until a rescale is complete", func(r *driver.Rescaled) driver.MS { return driver.MS(r.SettledMS) }), "ms", false},
+	"groups-moved":    {ofRescale("key groups that a rescale moves", func(r *driver.Rescaled) driver.MS { return driver.MS(r.GroupsMoved) }), "key groups", false},
+	"exchange-bytes":  {exchangedBytes, "bytes an event", false},
+	"exchange-remote": {exchangedRemotely, "% of the items", false},
+	"exchange-items":  {exchangedItems, "items an event", false},
+	"degree":          {balanceColumns[0], "least ÷ greatest", false},
+	"switches":        {balanceColumns[2], "steps", false},
+	"emit-p50":        {latencyOf("emit", false), "ms", true},
+	"emit-p99":        {latencyOf("emit", true), "ms", true},
 }
 
 // ofRescale returns a figure of the last rescale of a report that was done.

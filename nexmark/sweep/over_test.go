@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 )
 
 // A series of kind over has a case for each value of whatever it varies, a check of each answer, and
@@ -67,7 +69,7 @@ func TestOver(t *testing.T) {
 				require.Contains(t, commands[i], part)
 			}
 			var files []string
-			for _, d := range Figures(rows, Overlay{}) {
+			for _, d := range Figures(rows, overlay.Results{}) {
 				files = append(files, d.File)
 				var titles []string
 				for _, p := range d.Figure.Panels {

@@ -152,6 +152,7 @@ func (p *parser) series(n *yaml.Node, what string, s *Series) {
 				p.fail(n, "replicas: 1 (the embedded log) or 3 (a cluster of processes)")
 			}
 		},
+		"workers":  func(n *yaml.Node) { s.Workers = int(p.number(n, "workers", 1, 64)) },
 		"trials":   func(n *yaml.Node) { s.Trials = int(p.number(n, "trials", 1, 1000)) },
 		"duration": positive("duration", &s.Duration, 100*time.Millisecond),
 		"warmup":   positive("warmup", &s.Warmup, 0),

@@ -15,7 +15,7 @@ import (
 var five = Known{
 	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
 	Setting: func(name string) (exists, free bool) {
-		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late balance dispatch sensors key-ids key-weights drift window partition-by exchange grain late lateness key-delay watermark-delay disorder-share skew aggregate by-producer"), name), name != "rate"
+		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late balance dispatch sensors key-ids key-weights drift window partition-by exchange grain late lateness key-delay watermark-delay disorder-share skew aggregate by-producer link-rate item-cost lead-bytes"), name), name != "rate"
 	},
 }
 
@@ -75,7 +75,7 @@ func TestBuiltins(t *testing.T) {
 	for n := range 9 {
 		require.Contains(t, names, fmt.Sprint("meces-f", n+1))
 	}
-	for _, name := range []string{"trilink-figure15", "trilink-figure16", "trilink-table9", "quick-trilink", "trilink-figure6", "trilink-table10", "trilink-latency", "trilink-overhead", "quick-trilink-clocks"} {
+	for _, name := range []string{"trilink-figure15", "trilink-figure16", "trilink-figure17", "trilink-table4", "trilink-table9", "quick-trilink", "trilink-figure6", "trilink-table10", "trilink-latency", "trilink-overhead", "quick-trilink-clocks"} {
 		require.Contains(t, names, name)
 	}
 	require.Contains(t, names, "smoke")

@@ -26,6 +26,7 @@ type Case struct {
 	CommitInterval Duration `json:"commit_interval,omitempty"`
 	Parallelism    int      `json:"parallelism,omitempty"` // 0: the number of processors
 	Replicas       int      `json:"replicas,omitempty"`    // 0: as in the given cluster
+	Workers        int      `json:"workers,omitempty"`     // processes that run the job; 0: the one that measures
 	Emit           string   `json:"emit,omitempty"`
 	Source         string   `json:"source,omitempty"`
 	Duration       Duration `json:"duration,omitempty"`
@@ -89,6 +90,9 @@ func (c *Case) Key() string {
 	}
 	if c.Replicas > 0 {
 		parts = append(parts, fmt.Sprintf("r%d", c.Replicas))
+	}
+	if c.Workers > 0 {
+		parts = append(parts, fmt.Sprintf("w%d", c.Workers))
 	}
 	if c.Recovery != "" {
 		parts = append(parts, c.Recovery)
@@ -220,7 +224,7 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 			continue
 		}
 		base.Emit, base.Source, base.FailAt = s.Emit, s.Source, s.FailAt
-		base.Over, base.Values = s.Over, s.Values
+		base.Over, base.Values, base.Workers = s.Over, s.Values, s.Workers
 		lists := s.Lists[s.Over]
 		if len(lists) == 0 {
 			lists = []string{""} // what is varied is one of the loops

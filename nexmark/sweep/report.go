@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 )
 
 // Report draws rows. Its output depends on its fields only.
@@ -21,7 +22,7 @@ type Report struct {
 	Spec    *Spec
 	Text    []byte // the spec's
 	Rows    []*Row
-	Overlay Overlay
+	Overlay overlay.Results
 }
 
 // Summary counts the newest rows of a sweep.
@@ -167,7 +168,7 @@ func (r *Report) HTML(w io.Writer) error {
 		}
 	}
 	return pageTemplate.Execute(w, map[string]any{
-		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": slices.Concat(Claims(r.Rows), rescaleClaims(every), grainClaims(every, r.Overlay)), "Sections": sections, "Cases": caseTable(every),
+		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": slices.Concat(Claims(r.Rows), rescaleClaims(every), grainClaims(every, r.Overlay), exchangeClaims(every)), "Sections": sections, "Cases": caseTable(every),
 		"Checks": checkTable(r.Rows), "Failed": r.failed(), "Facts": r.facts(), "Spec": string(r.Text), "Overlay": r.overlayText(),
 	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
+	"tailrace.dev/tailrace/nexmark/sweep/sysinfo"
 )
 
 const drawn = `
@@ -43,8 +45,8 @@ func fixedRows(t *testing.T) (*Spec, []*Row) {
 		at = at.Add(3 * time.Second)
 		r := &Row{
 			Key: s.Key(), Trial: s.Trial, Case: c, At: at, Seconds: 3.2, Target: "embedded", Command: []string{"nexmark", "bench"},
-			Program: Program{Commit: "0123abc", Go: "go1.26"},
-			Host:    Host{Name: "host", Cores: 2, CPU: "a <processor>", Kernel: "linux 6", Memory: 24 << 30, Load: 0.25 * float64(s.Trial)},
+			Program: sysinfo.Program{Commit: "0123abc", Go: "go1.26"},
+			Host:    sysinfo.Host{Name: "host", Cores: 2, CPU: "a <processor>", Kernel: "linux 6", Memory: 24 << 30, Load: 0.25 * float64(s.Trial)},
 		}
 		rows = append(rows, r)
 		p50 := map[string]float64{"fused": 1, "marker": 4, "txn": 6, "unsafe": 0.98}[c.Protocol] * (5 + c.CommitInterval.MS()/10) * (1 + float64(s.Trial)/20) * math.Sqrt(float64(c.Rate)/1000)
@@ -109,7 +111,7 @@ const peerLines = `{"q":5,"step":"low","rate":1000,"ok":true,"latency_ms":{"p50"
 // The same rows give the same report, byte for byte.
 func TestReport(t *testing.T) {
 	spec, rows := fixedRows(t)
-	var peer Overlay
+	var peer overlay.Results
 	require.NoError(t, peer.Add("sweep-q5.json", []byte(peerLines)))
 	require.NoError(t, peer.Add("loglat-rf3.json", []byte(`{"bench":"loglat","rf":3,"aps":10,"append_to_consume_us":{"p50":700,"p99":2100,"n":300}}`)))
 	r := Report{Spec: spec, Text: []byte(drawn), Rows: rows, Overlay: peer}
@@ -204,7 +206,7 @@ func TestClaims(t *testing.T) {
 }
 
 func TestOverlay(t *testing.T) {
-	var o Overlay
+	var o overlay.Results
 	require.ErrorContains(t, o.Add("x.json", []byte("hello\n")), "x.json: no steps of a sweep")
 	require.ErrorContains(t, o.Add("x.json", []byte("\n{\"q\":\"five\"}\n")), "x.json:2: ")
 	require.NoError(t, o.Add("x.json", []byte(peerLines)))

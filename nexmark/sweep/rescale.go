@@ -178,12 +178,8 @@ func rescaleClaims(all []*cell) []Claim {
 			if !measured {
 				continue
 			}
-			mark := "✗"
-			if n++; right {
-				good++
-				mark = "✓"
-			}
-			c.Numbers = append(c.Numbers, fmt.Sprintf("%s series %s: %s", mark, g.name, text))
+			n++
+			good += c.number(right, g.name, text)
 		}
 		c.verdict(good, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/tasks"
 )
 
@@ -64,7 +65,7 @@ func TestRescale(t *testing.T) {
 	}
 	require.Equal(t, []string{"move", "order-unaware", "restart"}, checks)
 
-	drawn := Figures(rows, Overlay{})
+	drawn := Figures(rows, overlay.Results{})
 	require.Len(t, drawn, 2)
 	f := drawn[1].Figure
 	require.Equal(t, "timeline-1-moving.svg", drawn[1].File)

@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/sysinfo"
 )
 
 // Row is the complete result of one step: a line of rows.jsonl.
 type Row struct {
-	Key     string    `json:"key"`
-	Trial   int       `json:"trial"`
-	Case    Case      `json:"case"`
-	At      time.Time `json:"at"`
-	Seconds float64   `json:"seconds"` // the duration of the process
-	Program Program   `json:"program"`
-	Host    Host      `json:"host"`
+	Key     string          `json:"key"`
+	Trial   int             `json:"trial"`
+	Case    Case            `json:"case"`
+	At      time.Time       `json:"at"`
+	Seconds float64         `json:"seconds"` // the duration of the process
+	Program sysinfo.Program `json:"program"`
+	Host    sysinfo.Host    `json:"host"`
 	// Target is embedded, a cluster of this machine's processes, or a given cluster.
 	Target  string   `json:"target"`
 	Command []string `json:"command"`
@@ -33,12 +34,6 @@ type Row struct {
 	Check *Answer        `json:"check,omitempty"`
 	// Timeline belongs to Bench, for kind timeline.
 	Timeline []driver.Moment `json:"timeline,omitempty"`
-}
-
-// Program is the program that was measured.
-type Program struct {
-	Commit string `json:"commit"`
-	Go     string `json:"go"`
 }
 
 // LogReport is what tailrace log bench latency prints, in µs.

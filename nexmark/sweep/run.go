@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/sysinfo"
 )
 
 // Runner executes a spec in a directory: rows.jsonl, spec.yaml, and tmp, which it removes at the
@@ -26,7 +27,7 @@ type Runner struct {
 	Text []byte
 	Env  Env
 	// Program is the program that Env runs.
-	Program Program
+	Program sysinfo.Program
 	// Again measures failed steps once more.
 	Again bool
 	// Exec runs a command to its end, with TMPDIR set to tmp, and returns its standard
@@ -148,7 +149,7 @@ func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string
 		output = filepath.Join(tmp, "timeline.csv")
 	}
 	row := &Row{
-		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: r.Program, Host: ThisHost(),
+		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: r.Program, Host: sysinfo.ThisHost(),
 		Target: r.Env.Target(c), Command: r.Env.Command(c, output),
 	}
 	// A cluster has to start and a check has to read its input; a process that takes longer hangs.
@@ -289,7 +290,7 @@ func sortOf(c *Case) (kind int, guess float64) {
 	switch {
 	case c.Check > 0:
 		return 0, 1
-	case c.Replicas > 1 || c.Kind == LogLatency:
+	case c.Replicas > 1 || c.Workers > 0 || c.Kind == LogLatency:
 		return 2, 6
 	}
 	return 1, 1.2

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 )
 
 const small = `
@@ -258,7 +260,7 @@ series:
 		require.NotContains(t, strings.Join(claim.Numbers, ""), "count", "the papers' claims are about NEXMark's queries")
 	}
 	var titles []string
-	for _, d := range Figures(rows, Overlay{}) {
+	for _, d := range Figures(rows, overlay.Results{}) {
 		for _, p := range d.Figure.Panels {
 			if d.File == "throughput.svg" {
 				require.Equal(t, []string{"Q5", "count"}, p.Categories)

@@ -74,7 +74,10 @@ type Series struct {
 	Parallelism []int
 	// Replicas of each record: 1 is the embedded log, 3 a cluster of processes.
 	Replicas []int
-	Trials   int
+	// Workers is how many workers, processes of their own, run the job on a cluster of processes; 0: the
+	// process that measures runs it.
+	Workers int
+	Trials  int
 
 	Duration, Warmup Duration
 	Emit, Source     string
@@ -177,6 +180,9 @@ func (s *Series) check(fail func(format string, args ...any)) {
 		s.Rates = []int64{0}
 	} else if s.Until == nil && len(s.Rates) == 0 {
 		missing("rates")
+	}
+	if s.Workers > 0 && (ofLog || contains(s.Rates, 0) || s.Kind == Timeline) {
+		fail("workers: the job is submitted; give a rate, and a kind other than log-latency and timeline")
 	}
 	s.checkOver(fail, missing)
 	for _, r := range s.Rates {

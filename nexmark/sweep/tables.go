@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
@@ -32,7 +33,7 @@ var published4 = map[string]map[int64]float64{ // how → events/s →
 }
 
 // logTable has the shape of Impeller's Table 2, beside its numbers.
-func logTable(all []*cell, peer Overlay) *Table {
+func logTable(all []*cell, peer overlay.Results) *Table {
 	if len(all) == 0 {
 		return nil
 	}
@@ -75,7 +76,7 @@ func logTable(all []*cell, peer Overlay) *Table {
 		}
 		row = append(row, paper[:]...)
 		if len(peer.Logs) > 0 {
-			i := slices.IndexFunc(peer.Logs, func(l PeerLog) bool { return int64(l.Rate) == c.Rate && l.Replicas == max(1, c.Replicas) })
+			i := slices.IndexFunc(peer.Logs, func(l overlay.Log) bool { return int64(l.Rate) == c.Rate && l.Replicas == max(1, c.Replicas) })
 			if i < 0 {
 				row = append(row, "–", "–")
 			} else {

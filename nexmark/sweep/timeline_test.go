@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep/overlay"
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
@@ -54,7 +55,7 @@ func TestTimeline(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, again, len(rows))
 	for _, rows := range [][]*Row{rows, again} {
-		drawn := Figures(rows, Overlay{})
+		drawn := Figures(rows, overlay.Results{})
 		require.Len(t, drawn, 2)
 		require.Equal(t, "timeline-1-throughput.svg", drawn[0].File)
 		require.Equal(t, "timeline-1-visible-max.svg", drawn[1].File)

@@ -1,4 +1,4 @@
-package sweep
+package sysinfo
 
 import (
 	"os"
@@ -52,6 +52,12 @@ func field(path, name string) string {
 		}
 	}
 	return ""
+}
+
+// Program is the program that was measured.
+type Program struct {
+	Commit string `json:"commit"`
+	Go     string `json:"go"`
 }
 
 // ThisProgram describes the build of this program. If the build does not contain the commit
