@@ -1,9 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/tasks/balance"
 )
 
 // Flags that exclude each other, or name nothing, are refused before a cluster is asked.
@@ -16,6 +19,9 @@ func TestBalanceUsage(t *testing.T) {
 		{[]string{"--stage", "s"}, "--balance: when?"},
 		{[]string{"--stage", "s", "--balance", "sometimes"}, `"sometimes": use off, every=20s`},
 		{[]string{"--stage", "s", "--none", "--balance", "off"}, "--none and --balance: one of them"},
+		{[]string{"--stage", "s", "--none", "--dry-run"}, "--none and --dry-run: one of them"},
+		{[]string{"--stage", "s", "--dry-run", "--balance", "off"}, "--dry-run and --balance: one of them"},
+		{[]string{"--stage", "s", "--dry-run", "--measure", "1ms"}, "--measure 1ms: at least 100ms"},
 		{[]string{"--stage", "s", "--balance", "off", "--dispatch", "best"}, `there is no dispatch "best"`},
 		{[]string{"--stage", "s", "--balance", "off", "--task-weights", "3,x"}, "use numbers above 0"},
 		{[]string{"--stage", "s", "--balance", "off", "--task-weights", "3,0"}, "use numbers above 0"},
@@ -25,4 +31,30 @@ func TestBalanceUsage(t *testing.T) {
 		cmd.SetArgs(append([]string{"job"}, c.args...))
 		require.ErrorContains(t, cmd.Execute(), c.want)
 	}
+}
+
+// A dry run shows the load of each task, and the key groups that would move, as items a second.
+func TestPrintPreview(t *testing.T) {
+	shown := func(p *balance.Preview) string {
+		var b strings.Builder
+		require.NoError(t, printPreview(&b, p))
+		return b.String()
+	}
+	p := &balance.Preview{
+		Stage: "counts", Dispatch: "least-count", Tasks: 2, KeyGroups: 16, Items: []int64{3000, 1000}, Planned: []int64{2000, 2000},
+		Degree: 1.0 / 3, Extra: 0.5, PlannedDegree: 1, Moves: []balance.Move{{Group: 3, From: 0, To: 1, Items: 1000}}, Seconds: 2,
+	}
+	require.Equal(t, `counts: 2 tasks, 16 key groups, measured for 2.0 s
+task  items/s  planned
+0     1500     1000
+1     500      1000
+degree 0.333, extra 50.0 %
+least-count would move 1 key groups: degree 1.000, extra 0.0 %
+key group  from  to  items/s
+3          0     1   500
+`, shown(p))
+	p.Moves = nil
+	require.Contains(t, shown(p), "\nleast-count has nothing better\n")
+	p.Items = []int64{0, 0}
+	require.Contains(t, shown(p), "\nno items came, so there is no load to distribute\n")
 }

@@ -46,6 +46,9 @@ func balanced(times int) {
 		w.Tailrace("job", "rescale", j.Name, "--stage", stage, "--parallelism", "2", "--owners", file)
 	}
 	uneven()
+	dry := w.Tailrace("job", "balance", j.Name, "--stage", stage, "--dry-run", "--measure", "1s")
+	Expect(dry).To(MatchRegexp(`degree 0\.[0-6].*\nleast-count would move [1-9][0-9]* key groups: degree (0\.[5-9]|1)`))
+	Expect(w.Tailrace("job", "describe", j.Name)).NotTo(ContainSubstring("balance lots"), "it has only looked")
 	w.Tailrace("job", "balance", j.Name, "--stage", stage, "--balance", "below=0.9,quiet=1s")
 	described(`balance lots least-count: degree .*, [1-9][0-9]* steps moved [1-9][0-9]* key groups`)
 	v, err := w.View()
