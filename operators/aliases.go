@@ -6,6 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/connect"
 	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/fold"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/state"
@@ -39,8 +40,9 @@ type (
 	Windowed[A any] = item.Windowed[A]
 	// Counted is a result of AggregateEvery or AggregateLast.
 	Counted[A any] = item.Counted[A]
-	// Pane is a partial result of PreAggregate.
+	// Pane is a partial result of PreAggregate, Part one of GlobalMerge: what one key group has of a key.
 	Pane[A any] = item.Pane[A]
+	Part[A any] = fold.Part[A]
 )
 
 // The kinds of updates.

@@ -24,6 +24,13 @@ import (
 // The aggregator needs Merge, and the order of a key's items must not matter to it. Use
 // Aggregate behind KeyBy if it does, or if few items of a commit share a key.
 func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts ...RouteOption) Table[K, A] {
+	all := Aggregate(GlobalParts(in, name, keys, key, agg, changed, opts...), partsOf(agg.Acc))
+	return mapTable(all, agg.Acc, func(out *A, parts *[]Part[A]) { fold.MergeParts(out, *parts, agg.Merge) })
+}
+
+// GlobalParts is GlobalMerge without the stage that merges: the stream of what each key group has of each key,
+// for a sink whose readers merge (package connectors/redis).
+func GlobalParts[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts ...RouteOption) KeyedStream[K, Part[A]] {
 	n := in.flow()
 	j := n.job
 	what := fmt.Sprintf("global merge %q", name)
@@ -31,8 +38,8 @@ func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde
 	if agg.Keeps && n.sd == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
-	var sd serde.Serde[KV[K, fold.Part[A]]]
-	var parts serde.Serde[fold.Part[A]]
+	var sd serde.Serde[KV[K, Part[A]]]
+	var parts serde.Serde[Part[A]]
 	if agg.Acc != nil {
 		parts = fold.PartSerde(agg.Acc)
 		sd = item.KVSerde(keys, parts)
@@ -42,12 +49,7 @@ func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde
 		w := chain.NewKeyedWriter(c, stream, name, parts, keys)
 		return fold.GlobalMerge(c, opID, id.name, w, keys, agg.Acc, key, agg.Add, fold.Cloner(agg.Keeps, n.sd), changed)
 	})
-	all := Aggregate(KeyedStream[K, fold.Part[A]]{n: out, keys: keys, vals: parts}, partsOf(agg.Acc))
-	return mapTable(all, agg.Acc, func(out *A, parts *[]fold.Part[A]) {
-		for i := range *parts {
-			agg.Merge(out, &(*parts)[i].Acc)
-		}
-	})
+	return KeyedStream[K, Part[A]]{n: out, keys: keys, vals: parts}
 }
 
 // partsOf folds the parts of a key into the newest of each group, in the order of the groups.

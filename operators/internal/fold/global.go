@@ -39,6 +39,13 @@ func PutPart[A any](parts *[]Part[A], p *Part[A], _ int64) {
 	*parts = slices.Insert(*parts, i, *p)
 }
 
+// MergeParts merges parts into an accumulator.
+func MergeParts[A any](acc *A, parts []Part[A], merge func(acc, other *A)) {
+	for i := range parts {
+		merge(acc, &parts[i].Acc)
+	}
+}
+
 // grouped is the state of a key in one key group: what has been folded, what of it was sent, and the
 // time of the newest item. pending is not logged: when a value is, it has been looked at.
 type grouped[A any] struct {
