@@ -8,6 +8,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/panes"
+	"tailrace.dev/tailrace/operators/internal/timehome"
 )
 
 // This file has what a PaneTable does if it uses a Home. Its index is then a cache of panes, which
@@ -18,7 +19,7 @@ import (
 
 // paneHome is the additional state of a PaneTable that uses a Home.
 type paneHome[K comparable, A any] struct {
-	home *timeHome
+	home *timehome.Home
 	ends panes.Ends
 	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
 	// memory since. They are written when their window closes.
@@ -37,7 +38,7 @@ func (m *PaneTable[K, A]) Spill(h exec.Home) {
 	}
 	groups := len(m.index.groups)
 	m.disk = &paneHome[K, A]{
-		home: newTimeHome(h, groups), ends: panes.Ends{Groups: groups},
+		home: timehome.New(h, groups), ends: panes.Ends{Groups: groups},
 		unsaved: map[int64][]dirtyPane[K, A]{},
 	}
 	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: exec.MinTime}
@@ -45,7 +46,7 @@ func (m *PaneTable[K, A]) Spill(h exec.Home) {
 
 // row returns a pane's key in the home, valid until the next call.
 func (m *PaneTable[K, A]) row(key *K, end int64) []byte {
-	m.disk.enc = m.keys.keys.Append(timeKey(m.disk.enc[:0], end), key)
+	m.disk.enc = m.keys.keys.Append(timehome.Key(m.disk.enc[:0], end), key)
 	return m.disk.enc
 }
 
@@ -205,12 +206,12 @@ func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 	d := m.disk
 	for i := d.ends.After(from); i < len(d.ends.All) && d.ends.All[i].End <= to; i++ {
 		end := d.ends.All[i].End
-		lower := timeKey(nil, end)
+		lower := timehome.Key(nil, end)
 		if after != nil {
 			lower = append(append(lower, after...), 0) // the next possible key
 		}
 		n, size := 0, 0
-		d.home.all(lower, timeKey(nil, end+1), func(group int, key, value []byte) bool {
+		d.home.All(lower, timehome.Key(nil, end+1), func(group int, key, value []byte) bool {
 			if n == collectPanes || size >= collectBytes {
 				if last := rows[len(rows)-1].key; !more || bytes.Compare(last, upTo) < 0 {
 					upTo = last
@@ -261,7 +262,7 @@ func (m *PaneTable[K, A]) expire(from, to int64) {
 			delete(d.unsaved, end)
 		}
 	}
-	d.home.h.DeleteRange(0, timeKey(nil, from+1), timeKey(nil, to+1))
+	d.home.DeleteTimes(from, to)
 }
 
 // applyHome replays a change without decoding it.
@@ -277,8 +278,8 @@ func (m *PaneTable[K, A]) applyHome(group int, op byte, k *PaneKey[K], value []b
 func (m *PaneTable[K, A]) countHome() {
 	d := m.disk
 	d.home.Flush()
-	d.home.all(nil, nil, func(group int, key, _ []byte) bool {
-		m.count(group, keyTime(key), 1)
+	d.home.All(nil, nil, func(group int, key, _ []byte) bool {
+		m.count(group, timehome.Time(key), 1)
 		return true
 	})
 	m.clock.restoredDisk()

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/internal/timehome"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -44,4 +45,20 @@ func (s paneKeySerde[K]) Clone(v *PaneKey[K]) PaneKey[K] {
 		panic(fmt.Sprintf("state: key: %v", err)) // see ownKey
 	}
 	return PaneKey[K]{k, v.Pane}
+}
+
+// timeFirst encodes a pane's key as in a timehome.Home.
+type timeFirst[K comparable] struct{ keys serde.Serde[K] }
+
+func (s timeFirst[K]) Append(dst []byte, v *PaneKey[K]) []byte {
+	return s.keys.Append(timehome.Key(dst, v.Pane), &v.Key)
+}
+
+func (s timeFirst[K]) Decode(src []byte, v *PaneKey[K]) (int, error) {
+	if len(src) < 8 {
+		return 0, serde.ErrMalformed
+	}
+	n, err := s.keys.Decode(src[8:], &v.Key)
+	v.Pane = timehome.Time(src)
+	return 8 + n, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/timehome"
 	"tailrace.dev/tailrace/operators/internal/timerqueue"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -19,7 +20,7 @@ import (
 //  1. Every armed timer before the horizon is in the queue.
 //  2. Every armed timer behind it is on disk, or has been armed since the last commit.
 type farTimers struct {
-	home    *timeHome
+	home    *timehome.Home
 	ahead   bool   // there is a horizon; else all timers are near
 	horizon []byte // the first far timer's key in the home
 	keep    int    // how many timers the queue may hold
@@ -31,18 +32,18 @@ const fewTimers = 16
 
 // spill implements pacer.
 func (ts *Timers[K]) spill(h exec.Home) (rows, serde.Serde[PaneKey[K]]) {
-	ts.disk = &farTimers{home: newTimeHome(h, len(ts.armed.index.groups)), keep: fewTimers}
+	ts.disk = &farTimers{home: timehome.New(h, len(ts.armed.index.groups)), keep: fewTimers}
 	return ts.disk.home, timeFirst[K]{ts.keys}
 }
 
 // restored implements pacer: all timers are far.
 func (ts *Timers[K]) restored() {
 	d := ts.disk
-	d.home.all(nil, nil, func(group int, _, _ []byte) bool {
+	d.home.All(nil, nil, func(group int, _, _ []byte) bool {
 		ts.armed.count(group, 1)
 		return true
 	})
-	d.ahead, d.horizon = ts.armed.n > 0, timeKey(d.horizon[:0], exec.MinTime)
+	d.ahead, d.horizon = ts.armed.n > 0, timehome.Key(d.horizon[:0], exec.MinTime)
 }
 
 // far implements pacer.
@@ -51,10 +52,10 @@ func (ts *Timers[K]) far(key *PaneKey[K]) bool {
 	if d == nil || !d.ahead {
 		return false
 	}
-	if t := keyTime(d.horizon); key.Pane != t {
+	if t := timehome.Time(d.horizon); key.Pane != t {
 		return key.Pane > t
 	}
-	d.scratch = ts.keys.Append(timeKey(d.scratch[:0], key.Pane), &key.Key)
+	d.scratch = ts.keys.Append(timehome.Key(d.scratch[:0], key.Pane), &key.Key)
 	return bytes.Compare(d.scratch, d.horizon) >= 0
 }
 
@@ -62,9 +63,10 @@ func (ts *Timers[K]) far(key *PaneKey[K]) bool {
 func (ts *Timers[K]) sweep() {
 	d := ts.disk
 	if t, enc, ok := ts.queue.First(); ok {
-		d.home.swept = append(timeKey(d.home.swept[:0], t), enc...)
+		d.scratch = timehome.Key(d.scratch[:0], t)
+		d.home.Sweep(d.scratch, enc)
 	} else if d.ahead {
-		d.home.swept = append(d.home.swept[:0], d.horizon...)
+		d.home.Sweep(d.horizon, nil)
 	}
 }
 
@@ -74,7 +76,7 @@ func (ts *Timers[K]) trim(limit int) int {
 	d.keep = max(limit/timerqueue.Size[K](), fewTimers)
 	if n, _ := ts.queue.Len(); n > d.keep {
 		t, enc := ts.queue.Cut(d.keep / 2)
-		d.ahead, d.horizon = true, append(timeKey(d.horizon[:0], t), enc...)
+		d.ahead, d.horizon = true, append(timehome.Key(d.horizon[:0], t), enc...)
 		ts.armed.evictAll()
 	}
 	_, bytes := ts.queue.Len()
@@ -84,7 +86,7 @@ func (ts *Timers[K]) trim(limit int) int {
 // refill reads timers into an empty queue if any are due by w.
 func (ts *Timers[K]) refill(w int64) bool {
 	d := ts.disk
-	if d == nil || !d.ahead || keyTime(d.horizon) > w {
+	if d == nil || !d.ahead || timehome.Time(d.horizon) > w {
 		return false
 	}
 	for _, e := range ts.armed.dirty {
@@ -95,7 +97,7 @@ func (ts *Timers[K]) refill(w int64) bool {
 	d.home.Flush()
 	from, n := bytes.Clone(d.horizon), max(d.keep/2, 1)
 	d.ahead = false
-	d.home.all(from, nil, func(group int, key, value []byte) bool {
+	d.home.All(from, nil, func(group int, key, value []byte) bool {
 		if n--; n < 0 {
 			d.ahead, d.horizon = true, append(d.horizon[:0], key...)
 			return false

@@ -1,0 +1,112 @@
+package timehome
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"tailrace.dev/tailrace/operators/exec"
+)
+
+// Home is an exec.Home for entries that are read by time: panes and timers. Its keys begin with a
+// time (Key), and the entries of all key groups are together, so that what is due is one scan
+// in the order in which it fires, (time, key), and what has fired is one range to delete. It uses
+// group 0 of the Home below for all.
+//
+//	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
+//
+// Dropping a key group increments the group's era. Entries of an older era are ignored, and are
+// deleted together with the other entries of their time.
+//
+// Invariant: a key has one group, which is determined by its hash.
+type Home struct {
+	h     exec.Home
+	eras  []uint64 // by group
+	value []byte
+	// No entry below swept is alive: the next Flush deletes those that remain, by one range.
+	swept []byte
+	sweep bool
+}
+
+// New returns a Home in another one, for a stage of this number of key groups.
+func New(h exec.Home, groups int) *Home {
+	return &Home{h: h, eras: make([]uint64, groups)}
+}
+
+// Key appends the common prefix of all keys of a time.
+func Key(dst []byte, t int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63)
+}
+
+// Time returns the time with which a key begins.
+func Time(key []byte) int64 { return int64(binary.BigEndian.Uint64(key) ^ 1<<63) }
+
+// Get implements exec.Home.
+func (h *Home) Get(group int, key, dst []byte) ([]byte, bool) {
+	n := len(dst)
+	dst, ok := h.h.Get(0, key, dst)
+	if !ok {
+		return dst, false
+	}
+	g, value, ok := h.open(dst[n:])
+	if !ok || g != group {
+		return dst[:n], false
+	}
+	return dst[:n+copy(dst[n:], value)], true
+}
+
+// open splits an entry; ok is false if its era is over.
+func (h *Home) open(entry []byte) (group int, value []byte, ok bool) {
+	g, n := binary.Uvarint(entry)
+	era, m := binary.Uvarint(entry[n:])
+	return int(g), entry[n+m:], era == h.eras[g]
+}
+
+// Put implements exec.Home.
+func (h *Home) Put(group int, key, value []byte) {
+	h.value = binary.AppendUvarint(binary.AppendUvarint(h.value[:0], uint64(group)), h.eras[group])
+	h.value = append(h.value, value...)
+	h.h.Put(0, key, h.value)
+}
+
+// Delete implements exec.Home.
+func (h *Home) Delete(_ int, key []byte) {
+	if bytes.Compare(key, h.swept) < 0 {
+		h.sweep = true
+		return
+	}
+	h.h.Delete(0, key)
+}
+
+// Flush implements exec.Home.
+func (h *Home) Flush() {
+	if h.sweep {
+		h.h.DeleteRange(0, nil, h.swept)
+		h.sweep = false
+	}
+	h.h.Flush()
+}
+
+// Drop implements exec.Home.
+func (h *Home) Drop(group int) { h.eras[group]++ }
+
+// Limit implements exec.Home.
+func (h *Home) Limit() int { return h.h.Limit() }
+
+// DeleteTimes deletes the entries of all groups whose time is in (from, to].
+func (h *Home) DeleteTimes(from, to int64) { h.h.DeleteRange(0, Key(nil, from+1), Key(nil, to+1)) }
+
+// Sweep says that no entry below a key is alive, until it is called again. The key has two parts.
+func (h *Home) Sweep(prefix, rest []byte) { h.swept = append(append(h.swept[:0], prefix...), rest...) }
+
+// Range scans all groups to find one.
+func (h *Home) Range(group int, from, to []byte, f func(key, value []byte) bool) {
+	h.All(from, to, func(g int, key, value []byte) bool { return g != group || f(key, value) })
+}
+
+// All is Range for all groups, in the order of (time, key).
+func (h *Home) All(from, to []byte, f func(group int, key, value []byte) bool) {
+	h.h.Range(0, from, to, func(key, entry []byte) bool {
+		group, value, ok := h.open(entry)
+		return !ok || f(group, key, value)
+	})
+}
