@@ -39,11 +39,11 @@ type StateTable interface {
 	// Detach removes a key group, which moves to another task, and returns its state for Attach; nil
 	// if Attach cannot take it: it is not in memory, or has changed since the last call of Changes.
 	// The table keeps no reference to it.
-	Detach(group int) any
+	Detach(group int) Detached
 	// Attach adds a key group that the same table of another task has detached, in place of Apply and
 	// Restored. The tables of a chain are attached in their order. The table owns the state from then
 	// on.
-	Attach(group int, state any) error
+	Attach(group int, state Detached) error
 	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what
 	// Changes would append now.
 	Len() int
@@ -51,15 +51,23 @@ type StateTable interface {
 	Pending() int
 }
 
+// Detached is the state of a key group that a table has detached. Until a table attaches it, any
+// goroutine may read it.
+type Detached interface {
+	// Items calls f for each entry, in no order, with an item as StateTable.Changes makes it, which puts
+	// the entry; an error of f ends it. The bytes are valid during the call only.
+	Items(table int, f func(item []byte) error) error
+}
+
 // GroupState is the state of key groups in memory: by group, what each table has detached.
-type GroupState map[int][]any
+type GroupState map[int][]Detached
 
 // Detach detaches key groups from all tables of a chain, and returns the state of those that Attach can
 // take.
 func Detach(tables []StateTable, groups []int) GroupState {
 	state := GroupState{}
 	for _, g := range groups {
-		all := make([]any, 0, len(tables))
+		all := make([]Detached, 0, len(tables))
 		for _, table := range tables {
 			if s := table.Detach(g); s != nil {
 				all = append(all, s)
@@ -70,6 +78,17 @@ func Detach(tables []StateTable, groups []int) GroupState {
 		}
 	}
 	return state
+}
+
+// Items calls f for each entry of a key group with an item that puts it, the tables in their order; an
+// error of f ends it. The bytes are valid during the call only.
+func (s GroupState) Items(group int, f func(item []byte) error) error {
+	for i, table := range s[group] {
+		if err := table.Items(i, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Attach adds the key groups of a state to the tables of another instance of the chain.

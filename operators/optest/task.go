@@ -200,6 +200,16 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, moved exec.Gro
 		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(t.owned), func(g int) bool { return moved[g] != nil })
+	for _, g := range slices.Sorted(maps.Keys(moved)) {
+		if rng.IntN(2) > 0 {
+			continue
+		}
+		if err := copyGroup(tables, g, moved); err != nil { // as if it came from another process
+			return err
+		}
+		delete(moved, g)
+		rest = append(rest, g)
+	}
 	for _, table := range tables {
 		if err := table.Restored(rest); err != nil {
 			return err
@@ -210,6 +220,18 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, moved exec.Gro
 	}
 	c.Stand(exec.Bounds{Time: at.w})
 	return nil
+}
+
+// copyGroup applies the items of a key group that has been detached.
+func copyGroup(tables []exec.StateTable, group int, from exec.GroupState) error {
+	return from.Items(group, func(item []byte) error {
+		changes, err := parseChanges(group, &exec.Section{Items: 1, Data: item})
+		if err != nil {
+			return err
+		}
+		x := &changes[0]
+		return tables[x.table].Apply(group, x.op, x.key, x.value)
+	})
 }
 
 func (t *task) newOutputs() (out []*exec.Output) {

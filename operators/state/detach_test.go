@@ -88,6 +88,18 @@ func TestGroupsChangeOwners(t *testing.T) {
 						require.NotNil(t, state)
 						require.Nil(t, both[at[g]].get(g, k))
 						at[g] = 1 - at[g]
+						if rapid.Bool().Draw(t, "copy") {
+							require.NoError(t, state.Items(0, func(item []byte) error {
+								r := serde.NewReader(item)
+								table, op, key, value := r.Uint64(), byte(r.Uint64()), r.Bytes(), r.Bytes()
+								require.NoError(t, r.Err())
+								require.Equal(t, len(item), r.Pos())
+								require.Zero(t, table)
+								return both[at[g]].Apply(g, op, key, value)
+							}))
+							require.NoError(t, both[at[g]].Restored([]int{g}))
+							continue
+						}
 						require.NoError(t, both[at[g]].Attach(g, state))
 					case 1:
 						commit()
@@ -115,7 +127,7 @@ func TestGroupsChangeOwners(t *testing.T) {
 					require.Zero(t, o.Len())
 					require.Zero(t, o.Bytes())
 				}
-				require.Error(t, both[0].Attach(0, "of another kind"))
+				require.Error(t, both[0].Attach(0, &mapGroup[string, string]{}))
 			})
 		})
 	}

@@ -174,10 +174,16 @@ func (g *group[K, V]) release(e *IndexEntry[K, V]) {
 // each calls f for all entries of a group, in no particular order. f must not
 // insert or remove.
 func (x *Index[K, V]) each(of int, f func(e *IndexEntry[K, V])) {
-	g := &x.groups[of]
+	for e := range x.groups[of].entries {
+		f(e)
+	}
+}
+
+// entries calls yield for all entries, in no particular order, until it returns false.
+func (g *group[K, V]) entries(yield func(e *IndexEntry[K, V]) bool) {
 	for _, s := range g.slot {
-		if s.at != 0 {
-			f(g.entry(s.at - 1))
+		if s.at != 0 && !yield(g.entry(s.at-1)) {
+			return
 		}
 	}
 }

@@ -414,8 +414,15 @@ func (m *List[K, V]) Restored(groups []int) error {
 	return nil
 }
 
+// listGroup is what List.Detach returns.
+type listGroup[K comparable, V any] struct {
+	entries group[K, list[V]]
+	keys    serde.Serde[K]
+	vals    serde.Serde[V]
+}
+
 // Detach implements StateTable.
-func (m *List[K, V]) Detach(group int) any {
+func (m *List[K, V]) Detach(group int) exec.Detached {
 	changed := len(m.dirty)
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.Group) == group })
 	changed -= len(m.dirty)
@@ -423,21 +430,21 @@ func (m *List[K, V]) Detach(group int) any {
 		m.dropHome(group)
 		return nil
 	}
-	g := m.index.detach(group)
-	m.n -= g.values
+	g := &listGroup[K, V]{entries: m.index.detach(group), keys: m.keys, vals: m.vals}
+	m.n -= g.entries.values
 	if changed > 0 {
 		return nil
 	}
-	return &g
+	return g
 }
 
 // Attach implements StateTable.
-func (m *List[K, V]) Attach(of int, state any) error {
-	g, ok := state.(*group[K, list[V]])
+func (m *List[K, V]) Attach(of int, state exec.Detached) error {
+	g, ok := state.(*listGroup[K, V])
 	if !ok || m.disk != nil {
 		return notAttached(m.name, state)
 	}
-	m.index.attach(of, *g)
-	m.n += g.values
+	m.index.attach(of, g.entries)
+	m.n += g.entries.values
 	return nil
 }

@@ -413,11 +413,13 @@ func (m *Map[K, V]) Restored(groups []int) error {
 // mapGroup is what Map.Detach returns.
 type mapGroup[K comparable, V any] struct {
 	entries group[K, kept[V]]
-	ends    [][]ending
+	ends    *ends // of this group, as group 0; nil: the values do not end
+	keys    serde.Serde[K]
+	vals    serde.Serde[V]
 }
 
 // Detach implements StateTable.
-func (m *Map[K, V]) Detach(group int) any {
+func (m *Map[K, V]) Detach(group int) exec.Detached {
 	if m.home != nil {
 		m.dropHome(group)
 		return nil
@@ -428,11 +430,11 @@ func (m *Map[K, V]) Detach(group int) any {
 	if m.dropped != nil {
 		m.dropped(group)
 	}
-	g := &mapGroup[K, V]{entries: m.index.detach(group)}
+	g := &mapGroup[K, V]{entries: m.index.detach(group), keys: m.keys, vals: m.vals}
 	m.n -= g.entries.values
 	m.size -= g.entries.bytes
 	if m.ends != nil {
-		g.ends = m.ends.detach(group)
+		g.ends = &ends{column[ending]{[][][]ending{m.ends.detach(group)}}}
 	}
 	if changed > 0 {
 		return nil
@@ -441,7 +443,7 @@ func (m *Map[K, V]) Detach(group int) any {
 }
 
 // Attach implements StateTable.
-func (m *Map[K, V]) Attach(group int, state any) error {
+func (m *Map[K, V]) Attach(group int, state exec.Detached) error {
 	g, ok := state.(*mapGroup[K, V])
 	if !ok || m.home != nil {
 		return notAttached(m.name, state)
@@ -450,7 +452,7 @@ func (m *Map[K, V]) Attach(group int, state any) error {
 	m.n += g.entries.values
 	m.size += g.entries.bytes
 	if m.ends != nil {
-		m.ends.attach(group, g.ends)
+		m.ends.attach(group, g.ends.detach(0))
 	}
 	if m.restored != nil {
 		m.index.each(group, func(e *mapEntry[K, V]) { m.restored(group, &e.Key, &e.V.val) })
@@ -459,6 +461,6 @@ func (m *Map[K, V]) Attach(group int, state any) error {
 }
 
 // notAttached returns the error of a table that cannot use what another has detached.
-func notAttached(name string, state any) error {
+func notAttached(name string, state exec.Detached) error {
 	return fmt.Errorf("state %q: the table does not take over %T", name, state)
 }

@@ -363,11 +363,13 @@ func comparePanes[A any](a, b Pane[A]) int { return cmp.Compare(a.end, b.end) }
 type paneGroup[K comparable, A any] struct {
 	keys   group[K, Panes[A]]
 	clocks [][]watermark.Clock
+	serde  paneKeySerde[K]
+	accs   serde.Serde[A]
 }
 
 // Detach implements StateTable. A group moves away after a commit, when nothing is held for an
 // emission.
-func (m *PaneTable[K, A]) Detach(group int) any {
+func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 	changed := len(m.dirty)
 	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.Group) == group })
 	changed -= len(m.dirty)
@@ -384,7 +386,7 @@ func (m *PaneTable[K, A]) Detach(group int) any {
 	if m.disk != nil {
 		m.dropHome(group)
 	}
-	g := &paneGroup[K, A]{keys: m.index.detach(group)}
+	g := &paneGroup[K, A]{keys: m.index.detach(group), serde: m.keys, accs: m.accs}
 	m.resident -= g.keys.values
 	m.size -= g.keys.bytes
 	if m.clocks != nil {
@@ -405,7 +407,7 @@ func (m *PaneTable[K, A]) Detach(group int) any {
 }
 
 // Attach implements StateTable.
-func (m *PaneTable[K, A]) Attach(of int, state any) error {
+func (m *PaneTable[K, A]) Attach(of int, state exec.Detached) error {
 	g, ok := state.(*paneGroup[K, A])
 	if !ok || m.disk != nil {
 		return notAttached(m.name, state)

@@ -73,7 +73,7 @@ func (h *Handover) elsewhere(giver *mover, moves []rescale.Move, state exec.Grou
 	}
 	for i := range moves {
 		if m := &moves[i]; m.From == giver.index && !here[m.To] {
-			maps.DeleteFunc(state, func(g int, _ []any) bool { return slices.Contains(m.Groups, g) })
+			maps.DeleteFunc(state, func(g int, _ []exec.Detached) bool { return slices.Contains(m.Groups, g) })
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (s *states) take(ctx context.Context, stop <-chan struct{}, name release, g
 	if len(taken) < len(groups) {
 		return nil, nil
 	}
-	maps.DeleteFunc(r.state, func(g int, _ []any) bool { return slices.Contains(groups, g) })
+	maps.DeleteFunc(r.state, func(g int, _ []exec.Detached) bool { return slices.Contains(groups, g) })
 	if len(r.state) == 0 {
 		r.drop.Stop()
 		delete(s.all, name)

@@ -2,6 +2,7 @@ package handover
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,18 @@ import (
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
+
+// text implements exec.Detached: a table with one entry a letter.
+type text string
+
+func (s text) Items(table int, f func(item []byte) error) error {
+	for _, c := range strings.Split(string(s), "") {
+		if err := f([]byte{byte(table), exec.OpPut, 1, c[0], 0}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // A receiver takes the state of a release from its giver's process, waits for it if the release is in
 // the log first, and has none of another instance's release with the same number.
@@ -31,15 +44,15 @@ func TestStates(t *testing.T) {
 		s.promise(name, 2)
 		zombie := nameOf(&envelope.Marker{Stage: 1, Task: 2, Nonce: 76, Commit: 9})
 		s.promise(zombie, 2)
-		s.keep(zombie, exec.GroupState{1: {"void"}})
+		s.keep(zombie, exec.GroupState{1: {text("void")}})
 		got := make(chan exec.GroupState)
 		go func() { got <- take(name, 1) }()
 		synctest.Wait()
-		s.keep(name, exec.GroupState{1: {"one"}, 2: {"two"}, 3: {"three"}})
-		require.Equal(t, exec.GroupState{1: {"one"}}, <-got)
+		s.keep(name, exec.GroupState{1: {text("one")}, 2: {text("two")}, 3: {text("three")}})
+		require.Equal(t, exec.GroupState{1: {text("one")}}, <-got)
 		require.Nil(t, take(name, 1), "it is taken once")
 		require.Nil(t, take(name, 2, 4), "not all of it is there")
-		require.Equal(t, exec.GroupState{2: {"two"}, 3: {"three"}}, take(name, 2, 3))
+		require.Equal(t, exec.GroupState{2: {text("two")}, 3: {text("three")}}, take(name, 2, 3))
 		require.NotContains(t, s.all, name)
 
 		// The commit of the release has failed.
@@ -70,7 +83,7 @@ func TestStatesAreDropped(t *testing.T) {
 		var s states
 		name := release{1, 2, 3, 4}
 		s.promise(name, 2)
-		s.keep(name, exec.GroupState{1: {"one"}})
+		s.keep(name, exec.GroupState{1: {text("one")}})
 		s.promise(release{1, 1, 3, 4}, 2)
 		require.Len(t, s.all, 2)
 		s.promise(release{1, 3, 3, 4}, 3)
@@ -80,7 +93,7 @@ func TestStatesAreDropped(t *testing.T) {
 		require.Len(t, s.all, 3, "the ones that are not there yet stay")
 
 		s.promise(name, 3)
-		s.keep(name, exec.GroupState{1: {"one"}})
+		s.keep(name, exec.GroupState{1: {text("one")}})
 		time.Sleep(keepFor)
 		synctest.Wait()
 		require.NotContains(t, s.all, name)
@@ -94,7 +107,7 @@ func TestStateForOtherProcesses(t *testing.T) {
 	for _, m := range []*mover{giver, {stage: 2, index: 1}, {stage: 1, index: 3}} {
 		h.join(m)
 	}
-	state := exec.GroupState{0: {"stays"}, 1: {"here"}, 2: {"elsewhere"}, 3: {"of another giver"}}
+	state := exec.GroupState{0: {text("stays")}, 1: {text("here")}, 2: {text("elsewhere")}, 3: {text("of another giver")}}
 	h.elsewhere(giver, []rescale.Move{{From: 0, To: 1, Groups: []int{1}}, {From: 0, To: 3, Groups: []int{2}}, {From: 1, To: 3, Groups: []int{3}}}, state)
-	require.Equal(t, exec.GroupState{0: {"stays"}, 1: {"here"}, 3: {"of another giver"}}, state)
+	require.Equal(t, exec.GroupState{0: {text("stays")}, 1: {text("here")}, 3: {text("of another giver")}}, state)
 }
