@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	taskruntime "tailrace.dev/tailrace/tasks/runtime"
@@ -106,6 +107,9 @@ type Options struct {
 	// Observer is told the steps of the job's tasks, as they start, make snapshots, or take part in
 	// checkpoints (package observe; default nil).
 	Observer observe.Observer
+	// Peers connects the processes that run the job's tasks, which move key groups faster then (package
+	// copies; default nil).
+	Peers copies.Peers
 	// Clock reads the wall clock (default time.Now).
 	Clock func() time.Time
 }

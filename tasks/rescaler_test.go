@@ -32,13 +32,29 @@ type fleet struct {
 	mu      sync.Mutex
 	tasks   map[[2]int]*tasks.Handle
 	retired map[[2]int]bool
+	counts  sync.Mutex // guards steps
+	steps   map[observe.Step]int
 }
 
-func newFleet(t *testing.T, file string, source gate, protocol string) *fleet {
-	f := &fleet{t: t, log: mem.New(mem.Options{}), changed: make(chan struct{}, 1), tasks: map[[2]int]*tasks.Handle{}, retired: map[[2]int]bool{}}
+// count returns how often a step was reached.
+func (f *fleet) count(s observe.Step) int {
+	f.counts.Lock()
+	defer f.counts.Unlock()
+	return f.steps[s]
+}
+
+// newFleet starts a fleet. connect sets what connects the executors; nil: nothing does.
+func newFleet(t *testing.T, file string, source gate, protocol string, connect func(l *link)) *fleet {
+	f := &fleet{
+		t: t, log: mem.New(mem.Options{}), changed: make(chan struct{}, 1), tasks: map[[2]int]*tasks.Handle{}, retired: map[[2]int]bool{},
+		steps: map[observe.Step]int{},
+	}
 	plan := counts(t, file, source)
 	o := tasks.Options{Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, TrimBytes: -1}
 	o.Observer = func(e observe.Event) {
+		f.counts.Lock()
+		f.steps[e.Step]++
+		f.counts.Unlock()
 		if e.Step == observe.RescaleSilent {
 			select {
 			case f.changed <- struct{}{}:
@@ -52,6 +68,11 @@ func newFleet(t *testing.T, file string, source gate, protocol string) *fleet {
 	f.id, err = tasks.Register(t.Context(), f.log, f.spec)
 	require.NoError(t, err)
 	for i := range f.executors {
+		if connect != nil {
+			l := &link{f: f, me: i}
+			connect(l)
+			o.Peers = l
+		}
 		f.executors[i], err = tasks.Join(t.Context(), f.log, f.spec, f.id, plan, o)
 		require.NoError(t, err)
 	}
@@ -159,7 +180,7 @@ func TestRescaledInOtherProcesses(t *testing.T) {
 			w := newWorld(1, 20_000, 2)
 			file := filepath.Join(t.TempDir(), "out")
 			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-			f := newFleet(t, file, g, protocol)
+			f := newFleet(t, file, g, protocol, nil)
 			for _, n := range []int{5, 1, 3} {
 				asked := []rescale.Request{{Stage: "by-key", Tasks: n, Batch: 1}}
 				var last *rescale.Progress
@@ -206,7 +227,7 @@ func TestRequestsInOtherProcesses(t *testing.T) {
 	w := newWorld(1, 20_000, 2)
 	file := filepath.Join(t.TempDir(), "out")
 	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-	f := newFleet(t, file, g, "fused")
+	f := newFleet(t, file, g, "fused", nil)
 	var last *rescale.Progress
 	tell := func(p *rescale.Progress) { last = p }
 	require.NoError(t, f.drive(t.Context(), []rescale.Request{

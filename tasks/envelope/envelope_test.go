@@ -126,6 +126,7 @@ func drawMarker(t *rapid.T) *Marker {
 		},
 		Released: Release{
 			Plan: rapid.SampledFrom([]uint64{0, 1, 300}).Draw(t, "released by"), Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "released"),
+			Served: rapid.SampledFrom([]string{"", "w1:7000"}).Draw(t, "served"),
 		},
 		Left: rapid.Bool().Draw(t, "left"), Plan: rapid.Uint64().Draw(t, "plan"),
 		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
@@ -148,8 +149,8 @@ func (m *Marker) twin() *markerpb.Marker {
 		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units, Skipped: m.Skipped, Left: m.Left, Plan: m.Plan,
 	}
 	pb.Owned, pb.PartGroups = rangesTwin(m.Owned), rangesTwin(m.Part.Groups)
-	if m.Released.Plan != 0 || len(m.Released.Groups) > 0 {
-		pb.Released = &markerpb.Release{Plan: m.Released.Plan, Groups: rangesTwin(m.Released.Groups)}
+	if m.Released.Plan != 0 || len(m.Released.Groups) > 0 || m.Released.Served != "" {
+		pb.Released = &markerpb.Release{Plan: m.Released.Plan, Groups: rangesTwin(m.Released.Groups), Served: m.Released.Served}
 	}
 	for _, s := range m.Seen {
 		pb.Seen = append(pb.Seen, &markerpb.Seen{

@@ -191,7 +191,7 @@ var golden = []struct {
 	{
 		name: "marker that releases",
 		record: &Marker{
-			Job: "j", Ended: true, Released: Release{Plan: 3, Groups: []int{4, 5}}, Left: true, Plan: 3,
+			Job: "j", Ended: true, Released: Release{Plan: 3, Groups: []int{4, 5}, Served: "w:1"}, Left: true, Plan: 3,
 			Owned: []int{}, Seen: []Seen{{Task: 1, Watermark: 5, Left: true}}, Positions: []Position{},
 		},
 		parsed: func(data []byte) (any, error) {
@@ -202,7 +202,8 @@ var golden = []struct {
 		        0a 01 6a                     1 job
 		        52 06 10 01 20 0a 40 01      10 seen: task, watermark, left
 		        68 01                        13 ended
-		        d201 08 08 03 12 04 08 04 10 02  26 released: plan, groups
+		        d201 0d 08 03 12 04 08 04 10 02  26 released: plan, groups,
+		        1a 03 77 3a 31               served
 		        d801 01 e001 03              27 left, 28 plan`,
 	},
 	{

@@ -75,9 +75,16 @@ type Release struct {
 	// Plan is the number of the plan that moves them; Groups are ascending, each in [0, MaxGroups).
 	Plan   uint64
 	Groups []int
+	// Served is the address of the process that has their state in memory, and serves it for some time to
+	// the tasks that take them; empty: none does.
+	Served string
 }
 
-func (r *Release) given() bool { return r.Plan != 0 || len(r.Groups) > 0 }
+func (r *Release) given() bool { return r.Plan != 0 || len(r.Groups) > 0 || r.Served != "" }
+
+func (r *Release) size() int {
+	return uintSize(1, r.Plan) + rangesSize(2, r.Groups) + bytesSize(3, len(r.Served))
+}
 
 // The kinds of a Part.
 const (
@@ -162,9 +169,10 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(23, m.Items)
 	e.sint(24, m.Clock)
 	if r := &m.Released; r.given() {
-		e.message(26, uintSize(1, r.Plan)+rangesSize(2, r.Groups))
+		e.message(26, r.size())
 		e.uint(1, r.Plan)
 		e.ranges(2, r.Groups)
+		e.str(3, r.Served)
 	}
 	e.bool(27, m.Left)
 	e.uint(28, m.Plan)
@@ -303,6 +311,8 @@ func (d *decoder) release(to *Release) {
 			to.Plan = r.uint()
 		case 2:
 			to.Groups = r.ranges(to.Groups)
+		case 3:
+			to.Served = string(r.text())
 		default:
 			r.skip()
 		}

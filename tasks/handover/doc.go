@@ -4,8 +4,8 @@
 // appends plans (Rescale).
 //
 // Key groups move whole. A receiver in the giver's process takes over the memory of a group as it is,
-// whatever its size (docs/adr/0057); another one restores the group from the checkpoint store and the
-// change log, as a restart does, up to the giver's release.
+// whatever its size (docs/adr/0057); another one gets a copy from there (docs/adr/0066), or restores the
+// group from the checkpoint store and the change log, as a restart does, up to the giver's release.
 //
 // The package can be deleted: only package tasks imports it, to fill runtime.Config.Handover.
 package handover

@@ -39,6 +39,7 @@ type mover struct {
 
 	sections envelope.Sections
 	marker   envelope.Marker
+	wanted   []int // the groups that a record waits for
 }
 
 func (m *mover) config() *runtime.Config { return m.e.Config() }
@@ -185,14 +186,11 @@ func (m *mover) Turn(ctx context.Context) error {
 }
 
 // Ready implements runtime.Mover.
-func (m *mover) Ready() <-chan struct{} {
+func (m *mover) Ready() (a, b <-chan struct{}) {
 	if m.takes() {
-		return always
+		return always, nil
 	}
-	if r := m.givers.ready(); r != nil {
-		return r
-	}
-	return m.ready
+	return m.ready, m.givers.ready()
 }
 
 // Waits implements runtime.Mover.
@@ -213,15 +211,20 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 		if h.Part || m.config().Protocol.Capabilities().Flushes || e.LSN < m.e.Position() {
 			return false, nil // it counts at its marker, if at all
 		}
+		m.wanted = m.wanted[:0]
 		for {
 			s, ok := m.sections.Next()
 			if !ok {
-				return false, m.sections.Err()
+				break
 			}
 			if m.core.Waits(s.Group, e.LSN) {
-				return true, nil
+				m.wanted = append(m.wanted, s.Group)
 			}
 		}
+		if len(m.wanted) > 0 {
+			m.demand(m.wanted)
+		}
+		return len(m.wanted) > 0, m.sections.Err()
 	case envelope.KindMarker:
 		err := m.marker.Parse(e.Data)
 		return err == nil && m.e.Fresh(&m.marker), err
@@ -259,6 +262,9 @@ func (m *mover) Marker(to *envelope.Marker) {
 		to.Released = envelope.Release{Plan: m.release.Plan, Groups: m.release.Groups}
 		if m.mode(m.release.Plan).Memory {
 			m.giving = nameOf(to)
+			if peers := m.config().Peers; peers != nil {
+				to.Released.Served = peers.Address()
+			}
 			m.h.states.promise(m.giving, m.release.Plan)
 		}
 	}
@@ -269,6 +275,11 @@ func (m *mover) Marker(to *envelope.Marker) {
 func (m *mover) Close() error {
 	m.h.leave(m)
 	m.h.states.keep(m.giving, nil)
+	for _, a := range m.arrivals {
+		if a.fetch != nil {
+			a.fetch.close()
+		}
+	}
 	return m.givers.close()
 }
 
@@ -337,7 +348,9 @@ func (m *mover) give(ctx context.Context, e *rescale.Effect) error {
 	if err != nil {
 		return err // Close tells the receivers that there is none
 	}
-	m.h.elsewhere(m, m.plans[e.Release.Plan].Moves, state)
+	if m.config().Peers == nil {
+		m.h.elsewhere(m, m.plans[e.Release.Plan].Moves, state)
+	}
 	m.h.states.keep(m.giving, state)
 	m.e.Landed(func(sharedlog.LSN) { m.e.Reached(observe.RescaleReleased) })
 	return nil

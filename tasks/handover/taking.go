@@ -16,8 +16,11 @@ type arrival struct {
 	at      sharedlog.LSN // of the release
 	giver   int
 	marker  *envelope.Marker
-	missing []int         // the groups whose state it does not have yet, ascending
-	whole   chan struct{} // closed when there are none; snapshots of the groups wait for it
+	missing []int  // the groups whose state it does not have yet, ascending
+	fetch   *fetch // gets them from the process of the giver; nil: nothing does
+	// restores: the process of the giver has been asked, and has not sent all of them.
+	restores bool
+	whole    chan struct{} // closed when there are none; snapshots of the groups wait for it
 }
 
 // plan keeps a plan for as long as its key groups may be on their way, and returns the part of it that
@@ -49,8 +52,8 @@ func (m *mover) arrives(take *rescale.Effect) *arrival {
 	return a
 }
 
-// next returns the key groups to take now, and reports whether there are any: of one release, as its
-// mode says, from the groups of that plan that are missing.
+// next returns the key groups to take now, and their release, nil if there are none: as its mode says, from
+// the groups of that plan that are missing and are not being fetched.
 func (m *mover) next() (a *arrival, groups []int) {
 	if len(m.arrivals) == 0 {
 		return nil, nil
@@ -58,9 +61,12 @@ func (m *mover) next() (a *arrival, groups []int) {
 	plan := m.arrivals[0].marker.Released.Plan
 	var missing []int
 	for _, a := range m.arrivals {
-		if a.marker.Released.Plan == plan {
+		if a.marker.Released.Plan == plan && a.fetch == nil {
 			missing = append(missing, a.missing...)
 		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
 	}
 	slices.Sort(missing)
 	mode := m.mode(plan)
@@ -71,7 +77,7 @@ func (m *mover) next() (a *arrival, groups []int) {
 	for _, a := range m.arrivals {
 		groups = nil
 		for _, g := range a.missing {
-			if a.marker.Released.Plan == plan && slices.Contains(wanted, g) {
+			if a.marker.Released.Plan == plan && a.fetch == nil && slices.Contains(wanted, g) {
 				groups = append(groups, g)
 			}
 		}
@@ -83,8 +89,12 @@ func (m *mover) next() (a *arrival, groups []int) {
 }
 
 // take takes over the state of the key groups that are next, and reports whether there were any: from
-// the giver, if it is a task of this process, otherwise from the store and the change logs.
+// the giver, if it is a task of this process or the giver's process serves it, otherwise from the store and
+// the change logs. It waits for no other process but these.
 func (m *mover) take(ctx context.Context) (bool, error) {
+	if did, err := m.fetched(); did || err != nil {
+		return did, err
+	}
 	a, groups := m.next()
 	if a == nil {
 		return false, nil
@@ -96,6 +106,9 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 	case err != nil:
 	case state != nil:
 		err = m.e.Attach(state)
+	case m.fetches(a):
+		m.ask(ctx, a)
+		return true, nil
 	default:
 		err = m.e.Take(ctx, groups, a.at, a.marker.Snapshot > 0)
 	}
@@ -103,14 +116,22 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("take over key groups %v of task %d: %w", groups, a.giver, err)
 	}
 	m.e.Moved(m.config().Clock().Sub(began))
+	return true, m.has(a, groups)
+}
+
+// has is called when the task has the state of some key groups of a release.
+func (m *mover) has(a *arrival, groups []int) error {
 	m.core.Arrived(groups)
 	a.missing = slices.DeleteFunc(a.missing, func(g int) bool { return slices.Contains(groups, g) })
 	if len(a.missing) == 0 {
+		if a.fetch != nil {
+			a.fetch.close()
+		}
 		close(a.whole)
 		m.arrivals = slices.DeleteFunc(m.arrivals, func(of *arrival) bool { return of == a })
 	}
 	m.e.Reached(observe.RescaleTaken)
-	return true, m.own()
+	return m.own()
 }
 
 // takes reports whether the task is to take more, without waiting for anything.

@@ -68,7 +68,10 @@ const (
 	RescaleReleasing Step = "rescale: a giver is at the place of its release, which is not made"
 	RescaleReleased  Step = "rescale: a giver's release is acknowledged"
 	RescaleTaking    Step = "rescale: a receiver's first marker is on its way, it has no state"
-	RescaleTaken     Step = "rescale: a receiver has the state of its groups"
+	RescaleAsking    Step = "rescale: a receiver is about to ask another process for the state of its groups"
+	RescaleServed    Step = "rescale: a giver's process has sent some of a group's state"
+	RescaleCopied    Step = "rescale: a receiver has some of a group's state from another process"
+	RescaleTaken     Step = "rescale: a receiver has the state of some of its groups"
 	RescaleSettled   Step = "rescale: the goal is reached"
 )
 

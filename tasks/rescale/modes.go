@@ -14,8 +14,8 @@ type Mode struct {
 	Name string
 	// About says what it does, and what it gives up, in one line.
 	About string
-	// Memory: a receiver in the giver's process takes over what is in memory. Otherwise, and in another
-	// process, it restores the groups from the checkpoint store and the change log.
+	// Memory: a receiver in the giver's process takes over what is in memory, another one a copy of that.
+	// Otherwise it restores the groups from the checkpoint store and the change log.
 	Memory bool
 	// Restarts: a receiver takes no group. When all are released, all tasks of the job stop and start
 	// again, each with its new groups. There is one step, and newcomers, too, begin at P (Goal.Late):
@@ -46,7 +46,7 @@ var ErrRestart = errors.New("mode " + ModeRestart + " is for a job in one proces
 // Modes are all modes, the default first.
 var Modes = []*Mode{
 	{
-		Name: ModeMove, About: "a receiver takes over what the giver has in memory (in another process it restores it, as rebuild does)",
+		Name: ModeMove, About: "a receiver takes over what the giver has in memory, in another process a copy of it",
 		Memory: true, Step: asAsked, Next: all,
 	},
 	{

@@ -1,16 +1,19 @@
 package runtime
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/retry"
 	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/state"
 )
@@ -67,6 +70,8 @@ type Config struct {
 	State *state.Pebble
 	// Handover moves key groups between the tasks of a stage; nil: nothing does.
 	Handover Handover
+	// Peers connects the processes that run the job's tasks; nil: there is one, or they are not connected.
+	Peers copies.Peers
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
 	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
@@ -89,6 +94,11 @@ func (c *Config) Present() *layout.Layout {
 
 // SetPresent sets the layout as of a newer plan. Safe for concurrent use.
 func (c *Config) SetPresent(l *layout.Layout) { c.present.Store(l) }
+
+// Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
+func (c *Config) Retry(ctx context.Context, what string, f func(context.Context) error) error {
+	return retry.Policy{Clock: c.Clock, Logger: c.Logger}.Do(ctx, what, f)
+}
 
 // Reached tells the observer that the job has reached a step; e names the step, and the task if it
 // is a task's. Safe for concurrent use.

@@ -120,18 +120,9 @@ func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedl
 
 // Apply applies logged changes of a key group to the state.
 func (e *Engine) Apply(group int, changes []byte) error {
-	for b := changes; len(b) > 0; {
-		item, rest, err := envelope.NextItem(b)
-		if err == nil {
-			err = applyItem(e.t.tables, group, &item)
-		}
-		if err != nil {
-			return err
-		}
-		e.t.status.Replayed.Add(1)
-		b = rest
-	}
-	return nil
+	n, err := e.t.applyItems(group, changes)
+	e.t.status.Replayed.Add(uint64(n))
+	return err
 }
 
 // Reached tells the observer that the instance, which has its number, has reached a step. Safe for

@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -30,6 +31,8 @@ type Handover interface {
 	FinishStep(ctx context.Context) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.
 	Follow(ctx context.Context) error
+	// Serve answers another process that asks for key groups which tasks of this one have released.
+	Serve(st copies.Stream) error
 }
 
 // Tasks is what the process that rescales a job needs of what runs the job's tasks.
@@ -58,8 +61,8 @@ type Mover interface {
 	Begin(ctx context.Context, last *envelope.Marker, at, place sharedlog.LSN) (entered bool, err error)
 	// Turn does what is to be done between two records, if the task is between two.
 	Turn(ctx context.Context) error
-	// Ready receives a token when Turn may have something to do.
-	Ready() <-chan struct{}
+	// Ready returns channels that receive a token when Turn may have something to do; nil: none.
+	Ready() (a, b <-chan struct{})
 	// Waits reports whether the task must not process a record yet. It is asked only if the mover has
 	// said that it may be (Engine.Wait).
 	Waits(e *sharedlog.Entry) (bool, error)
@@ -255,6 +258,18 @@ func (e *Engine) Take(ctx context.Context, groups []int, at sharedlog.LSN, named
 			return err
 		}
 	}
+	return e.Restored(groups)
+}
+
+// ApplyCopy applies items of a key group that comes from a task of another process, and returns how many
+// they are. Restored follows the last of them.
+func (e *Engine) ApplyCopy(group int, items []byte) (n int, err error) {
+	return e.t.applyItems(group, items)
+}
+
+// Restored is called when the state of key groups of other tasks is complete.
+func (e *Engine) Restored(groups []int) error {
+	t := e.t
 	for _, table := range t.tables {
 		if err := table.Restored(groups); err != nil {
 			return err
@@ -262,4 +277,11 @@ func (e *Engine) Take(ctx context.Context, groups []int, at sharedlog.LSN, named
 	}
 	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
 	return nil
+}
+
+// Drop removes the state of a key group.
+func (e *Engine) Drop(group int) {
+	for _, table := range e.t.tables {
+		table.Detach(group)
+	}
 }

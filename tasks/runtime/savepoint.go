@@ -18,7 +18,7 @@ import (
 func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	store := t.cfg.Checkpoints
 	var m *savepoint.Manifest
-	err := Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+	err := t.cfg.Retry(ctx, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
 		if m, err = savepoint.Find(ctx, store, t.cfg.From); errors.Is(err, savepoint.ErrNone) {
 			return nil
 		}
@@ -103,7 +103,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 		}
 		return es, err
 	}
-	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+	err = t.cfg.Retry(ctx, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		at, err := store.Begin(ctx, t.group(g), place)
 		switch {
 		case err != nil || at > 0 && !load:

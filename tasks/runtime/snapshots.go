@@ -48,7 +48,7 @@ func (t *task) snapshotMaker(sources []checkpoint.Source) *snapshot.Maker {
 			LossWindow: int64(cfg.Checkpoints.LossWindow()),
 		},
 		Retry: func(ctx context.Context, f func(context.Context) error) {
-			_ = Retry(ctx, cfg, "no snapshot can be made for now; processing continues, and the change log grows", f)
+			_ = cfg.Retry(ctx, "no snapshot can be made for now; processing continues, and the change log grows", f)
 		},
 	}, sources, t.snaps.kept)
 }
@@ -114,7 +114,7 @@ func (t *task) joined(r Received, at sharedlog.LSN, receipts map[int]*snapshot.R
 		return // there is no store, or the task has no state
 	}
 	t.snaps.beside(func(ctx context.Context) {
-		_ = Retry(ctx, t.cfg, "the log does not say what is durable; snapshots wait for it", func(ctx context.Context) error {
+		_ = t.cfg.Retry(ctx, "the log does not say what is durable; snapshots wait for it", func(ctx context.Context) error {
 			return checkpoint.Durable(ctx, t.cfg.Log, at+1)
 		})
 		select {

@@ -40,7 +40,7 @@ func (e *Executor) Standby(ctx context.Context, stage, index int) error {
 	e.warm[key] = s
 	e.mu.Unlock()
 	var t *task
-	err := Retry(ctx, e.cfg, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
+	err := e.cfg.Retry(ctx, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil { // in a serde of the job
 				err = fmt.Errorf("panic: %v", p)

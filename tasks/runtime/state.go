@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
@@ -88,7 +87,7 @@ func (t *task) load(ctx context.Context, groups []int, token, tail sharedlog.LSN
 	if store == nil {
 		return none, nil
 	}
-	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+	err = t.cfg.Retry(ctx, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
 		from, err = t.loadFrom(ctx, store, groups, token)
 		if err != nil && !named && !errors.Is(err, checkpoint.ErrFenced) {
 			// Nothing was trimmed: the change log has everything.
@@ -179,17 +178,26 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 		if s.Group >= len(from) || e.LSN < from[s.Group] {
 			continue
 		}
-		for b := s.Data; len(b) > 0; n++ {
-			it, rest, err := envelope.NextItem(b)
-			if err == nil {
-				err = applyItem(t.tables, s.Group, &it)
-			}
-			if err != nil {
-				return fmt.Errorf("key group %d: %w", s.Group, err)
-			}
-			b = rest
+		of, err := t.applyItems(s.Group, s.Data)
+		if n += of; err != nil {
+			return err
 		}
 	}
+}
+
+// applyItems applies the items of a key group and returns how many they are.
+func (t *task) applyItems(group int, b []byte) (n int, err error) {
+	for ; len(b) > 0; n++ {
+		it, rest, err := envelope.NextItem(b)
+		if err == nil {
+			err = applyItem(t.tables, group, &it)
+		}
+		if err != nil {
+			return n, fmt.Errorf("key group %d: %w", group, err)
+		}
+		b = rest
+	}
+	return n, nil
 }
 
 // named returns what the next marker says about snapshots.
@@ -204,27 +212,4 @@ func (t *task) named() (snapshot, kept sharedlog.LSN) {
 func (t *task) unnamed() bool {
 	s := t.status.Newest.Load()
 	return s != nil && s.At > t.snaps.named
-}
-
-// Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
-func Retry(ctx context.Context, cfg *Config, what string, f func(context.Context) error) error {
-	wait, said := 50*time.Millisecond, time.Time{}
-	for {
-		err := f(ctx)
-		if err == nil || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		if now := cfg.Clock(); now.Sub(said) > 10*time.Second {
-			said = now
-			cfg.Logger.Warn(what, "error", err)
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case <-t.C:
-		}
-		wait = min(2*wait, 5*time.Second)
-	}
 }

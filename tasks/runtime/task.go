@@ -204,13 +204,15 @@ func (t *task) readLoop(ctx context.Context) error {
 		if len(t.in.rest) > 0 {
 			more = nil // it waits
 		}
+		moved, given := t.moved()
 		t.status.Sleep()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.asked.stop:
 		case <-more:
-		case <-t.moved():
+		case <-moved:
+		case <-given:
 		case <-t.log.Oldest():
 		case <-timer.C:
 		}
@@ -260,10 +262,10 @@ func (t *task) reread(from sharedlog.LSN) (err error) {
 	return err
 }
 
-// moved receives a token when the task's mover may have something to do.
-func (t *task) moved() <-chan struct{} {
+// moved returns what receives a token when the task's mover may have something to do.
+func (t *task) moved() (a, b <-chan struct{}) {
 	if t.moves == nil {
-		return nil
+		return nil, nil
 	}
 	return t.moves.Ready()
 }

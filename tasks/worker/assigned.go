@@ -206,7 +206,7 @@ func (w *worker) join(ctx context.Context, c *executor, spec *tasks.Spec, id str
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBuild, err)
 	}
-	joined, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints, Observer: w.observe})
+	joined, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints, Observer: w.observe, Peers: w.peers})
 	if err != nil {
 		return err
 	}

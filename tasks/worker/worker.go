@@ -35,6 +35,7 @@ type worker struct {
 	me    meta.Worker
 	log   sharedlog.Log
 	store *meta.Store
+	peers *peers
 	// checkpoints is where snapshots go, nil: nowhere.
 	checkpoints checkpoint.Store
 	entries     joblog.Ring
@@ -116,6 +117,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	server.Handle("worker/reports", w.serveReports)
 	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
 	server.Handle("worker/load", transport.AnswerJSON(func() any { return w.load() }))
+	w.peers = &peers{dialer, w.me.Addr}
+	server.Handle(copiesStream, w.serveCopies)
 	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.entries.All() }))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

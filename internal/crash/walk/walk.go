@@ -47,7 +47,12 @@ func Points() []crash.Point {
 	)
 }
 
-// OfRescales returns the points of a rescale.
+// OfCopies returns the points of a rescale at which key groups go from one process to another.
+func OfCopies() []crash.Point {
+	return at(observe.RescaleAsking, observe.RescaleServed, observe.RescaleCopied)
+}
+
+// OfRescales returns the points of a rescale of a job in one process.
 func OfRescales() []crash.Point {
 	return at(
 		observe.RescaleSilent, observe.RescalePlanning, observe.RescalePlanned, observe.RescaleReleasing, observe.RescaleReleased,

@@ -39,7 +39,7 @@ func (m *participant) load(ctx context.Context) error {
 	}
 	const away = "the checkpoint store cannot be reached; the task waits for it"
 	var lasting error // trying again does not help
-	err := runtime.Retry(ctx, m.job.cfg, away, func(ctx context.Context) error {
+	err := m.job.cfg.Retry(ctx, away, func(ctx context.Context) error {
 		err := m.loadOnce(ctx, m.job.cfg.Checkpoints)
 		switch {
 		case errors.Is(err, checkpoint.ErrFenced):
@@ -82,14 +82,14 @@ func (m *participant) keep(ctx context.Context) (stop func()) {
 				if !ok {
 					return
 				}
-				if runtime.Retry(ctx, m.job.cfg, away, func(ctx context.Context) error { return m.put(ctx, p) }) != nil {
+				if m.job.cfg.Retry(ctx, away, func(ctx context.Context) error { return m.put(ctx, p) }) != nil {
 					return
 				}
 				if err := m.acknowledge(ctx); err != nil {
 					m.abort(err)
 					return
 				}
-				if runtime.Retry(ctx, m.job.cfg, away, m.fold) != nil {
+				if m.job.cfg.Retry(ctx, away, m.fold) != nil {
 					return
 				}
 			}

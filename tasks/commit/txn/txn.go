@@ -232,7 +232,7 @@ func (c *committer) ask(ctx context.Context, r *txnpb.Request) (sharedlog.LSN, e
 	r.Job, r.Stage, r.StageIndex, r.Task, r.Instance = cfg.Layout.Job, spec.Name, uint32(stage), uint32(c.Engine.Index()), c.Engine.Instance()
 	var reply *txnpb.Reply
 	var final error
-	err := runtime.Retry(ctx, cfg, "no transaction coordinator answers; the task waits for one", func(ctx context.Context) (err error) {
+	err := cfg.Retry(ctx, "no transaction coordinator answers; the task waits for one", func(ctx context.Context) (err error) {
 		if reply, err = c.coordinator.Call(ctx, r); err != nil && !txn.Again(err) {
 			final, err = fmt.Errorf("transaction coordinator: %w", err), nil
 		}

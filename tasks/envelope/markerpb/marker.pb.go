@@ -337,8 +337,11 @@ func (x *Marker) GetSkipped() uint64 {
 type Release struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the plan that moves them.
-	Plan          uint64   `protobuf:"varint,1,opt,name=plan,proto3" json:"plan,omitempty"`
-	Groups        []*Range `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Plan   uint64   `protobuf:"varint,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Groups []*Range `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The address of the process that has their state in memory, and serves it for some time to those
+	// that take them; empty: none does.
+	Served        string `protobuf:"bytes,3,opt,name=served,proto3" json:"served,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +388,13 @@ func (x *Release) GetGroups() []*Range {
 		return x.Groups
 	}
 	return nil
+}
+
+func (x *Release) GetServed() string {
+	if x != nil {
+		return x.Served
+	}
+	return ""
 }
 
 // The numbers first, first + 1 … first + count - 1.
@@ -1257,10 +1267,11 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x04left\x18\x1b \x01(\bR\x04left\x12\x12\n" +
 	"\x04plan\x18\x1c \x01(\x04R\x04plan\x12\x14\n" +
 	"\x05units\x18! \x01(\x04R\x05units\x12\x18\n" +
-	"\askipped\x18\" \x01(\x04R\askipped\"O\n" +
+	"\askipped\x18\" \x01(\x04R\askipped\"g\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04plan\x18\x01 \x01(\x04R\x04plan\x120\n" +
-	"\x06groups\x18\x02 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\"3\n" +
+	"\x06groups\x18\x02 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\x12\x16\n" +
+	"\x06served\x18\x03 \x01(\tR\x06served\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xbe\x01\n" +

@@ -22,7 +22,8 @@ import (
 )
 
 // points are the points of a rescale that a worker comes to.
-var points = []observe.Step{observe.RescaleSilent, observe.RescaleReleasing, observe.RescaleReleased, observe.RescaleTaking, observe.RescaleTaken}
+var points = append(walk.OfCopies(), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
+	walk.At(observe.RescaleTaking), walk.At(observe.RescaleTaken))
 
 // TestMain runs the tests, or, as the first argument says, a worker for the queries of NEXMark that kills
 // itself at a point.
@@ -50,11 +51,11 @@ func TestMain(m *testing.M) {
 
 // killedAt rescales a job, and one of its two workers dies when it comes to a point of that. Another one
 // replaces it: the goal is reached, and so is the next one.
-func killedAt(step observe.Step, protocol string, times int) {
+func killedAt(point crash.Point, protocol string, times int) {
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
 	w := world.New()
-	w.WorkerOf(&proctest.Binaries{Nexmark: self}, "w0", "--point", string(walk.At(step)))
+	w.WorkerOf(&proctest.Binaries{Nexmark: self}, "w0", "--point", string(point))
 	w.Worker("w1")
 	w.Workers(2)
 	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol})

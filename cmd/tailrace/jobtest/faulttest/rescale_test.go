@@ -38,8 +38,8 @@ var _ = Describe("a stage on workers is rescaled", func() {
 	for _, f := range outages {
 		drawn(func(protocol string, times int) { rescaledWithout(f.away, f.back, protocol, times) }, "with "+f.name)
 	}
-	for _, step := range points {
-		drawn(func(protocol string, times int) { killedAt(step, protocol, times) }, fmt.Sprintf("a worker is killed where %q", step))
+	for _, point := range points {
+		drawn(func(protocol string, times int) { killedAt(point, protocol, times) }, fmt.Sprintf("a worker is killed where %q", point))
 	}
 	// make rescale-faults
 	for n := range number("TAILRACE_RESCALES", 0) / rescalesPerJob {

@@ -1,0 +1,93 @@
+package copies
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// The bytes of each message. Processes of other releases send and read them.
+func TestGolden(t *testing.T) {
+	some := Seal(append(Begin(8), "items"...))
+	require.Equal(t, 5, Size(some))
+	for _, c := range []struct {
+		frame []byte
+		bytes string
+		want  Frame
+	}{
+		{some, "01 01 " + sum(some) + " 6974656d73", Frame{Kind: Some, Items: []byte("items")}},
+		{End(300), "01 02 " + sum(End(300)) + " ac02", Frame{Kind: Whole, Total: 300}},
+		{Refusal(), "01 03 " + sum(Refusal()), Frame{Kind: None}},
+	} {
+		require.Equal(t, strings.ReplaceAll(c.bytes, " ", ""), hex.EncodeToString(c.frame))
+		got, err := Parse(c.frame)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	require.Equal(t, "1a78a06c", sum(End(300)))
+	r := Request{Stage: 1, Task: 2, Nonce: 1<<64 - 1, Commit: 4, Group: 5}
+	b, err := r.Bytes()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"stage":1,"task":2,"nonce":18446744073709551615,"commit":4,"group":5}`, string(b))
+	got, err := ParseRequest(b)
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+	_, err = ParseRequest(b[:9])
+	require.Equal(t, sharedlog.KindInvalid, sharedlog.KindOf(err))
+}
+
+func sum(frame []byte) string { return hex.EncodeToString(frame[2:6]) }
+
+// A frame that has changed on its way, or that another build has written, is refused.
+func TestParseRefuses(t *testing.T) {
+	whole := Seal(append(Begin(8), "items"...))
+	for i := range whole {
+		for bit := range 8 {
+			b := append([]byte(nil), whole...)
+			b[i] ^= 1 << bit
+			_, err := Parse(b)
+			require.Error(t, err)
+		}
+		_, err := Parse(whole[:i])
+		require.Equal(t, sharedlog.KindCorrupt, sharedlog.KindOf(err))
+	}
+	for kind, bad := range map[sharedlog.Kind][]byte{
+		sharedlog.KindCorrupt: append(End(1), 0),
+		sharedlog.KindVersion: {version, 4, 0, 0, 0, 0},
+	} {
+		_, err := Parse(Seal(bad))
+		require.Equal(t, kind, sharedlog.KindOf(err))
+	}
+	_, err := Parse(Seal([]byte{version + 1, byte(None), 0, 0, 0, 0}))
+	require.Equal(t, sharedlog.KindVersion, sharedlog.KindOf(err))
+}
+
+// Whatever the bytes, Parse returns an error or what makes them again.
+func FuzzParse(f *testing.F) {
+	f.Add(End(300))
+	f.Add(Refusal())
+	f.Add(Seal(append(Begin(8), "items"...)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) >= header {
+			Seal(b) // else it would find no body
+		}
+		got, err := Parse(b)
+		if err != nil {
+			return
+		}
+		switch got.Kind {
+		case Some:
+			require.Equal(t, b, Seal(append(Begin(0), got.Items...)))
+		case Whole:
+			again, err := Parse(End(got.Total))
+			require.NoError(t, err)
+			require.Equal(t, got, again)
+		case None:
+			require.Equal(t, b, Refusal())
+		}
+	})
+}
