@@ -31,7 +31,7 @@ func New(cfg *runtime.Config) runtime.Handover {
 	if !cfg.Protocol.Capabilities().Rescales {
 		return nil
 	}
-	return &Handover{cfg: cfg, movers: map[*mover]bool{}}
+	return &Handover{cfg: cfg, states: states{apart: cfg.Peers != nil}, movers: map[*mover]bool{}}
 }
 
 // Mover implements runtime.Handover: the key groups of a stage move if it reads streams, and writes

@@ -16,10 +16,13 @@ import (
 // in another process, or has started again since.
 const keepFor = time.Minute
 
-// states has the state of key groups that tasks of this process have released, until a task of this
-// process takes it. A receiver that finds none restores the groups from the store and the log, so
-// nothing depends on it.
+// states has the state of key groups that tasks of this process have released, until a task takes it. A
+// receiver that finds none restores the groups from the store and the log, so nothing depends on it.
 type states struct {
+	// apart: receivers in other processes take state, too. They may do that steps later, because a step is
+	// done when its groups have owners.
+	apart bool
+
 	mu  sync.Mutex
 	all map[release]*released
 }
@@ -49,7 +52,7 @@ func (s *states) promise(name release, plan uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, r := range s.all {
-		if r.plan+1 < plan && r.drop != nil { // two steps are done since: no receiver waits for it
+		if r.plan+1 < plan && r.drop != nil && !s.apart { // two steps are done since: no receiver waits for it
 			r.drop.Stop()
 			delete(s.all, n)
 		}

@@ -100,6 +100,21 @@ func TestStatesAreDropped(t *testing.T) {
 	})
 }
 
+// What receivers in other processes may take is kept for a minute, whatever steps follow.
+func TestStatesForLaterSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := states{apart: true}
+		name := release{1, 2, 3, 4}
+		s.promise(name, 2)
+		s.keep(name, exec.GroupState{1: {text("one")}})
+		s.promise(release{1, 3, 3, 4}, 9)
+		require.Contains(t, s.all, name)
+		time.Sleep(keepFor)
+		synctest.Wait()
+		require.NotContains(t, s.all, name)
+	})
+}
+
 // A giver keeps nothing for receivers that run in other processes.
 func TestStateForOtherProcesses(t *testing.T) {
 	h := &Handover{movers: map[*mover]bool{}}
