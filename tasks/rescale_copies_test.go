@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -149,6 +150,7 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 					receive = c.receive()
 				}
 				f := newFleet(t, file, g, protocol, func(l *link) { l.open, l.receive = c.open, receive })
+				require.Eventually(t, func() bool { return f.keys(byKey) >= 40 }, time.Minute, time.Millisecond, "there is state to move")
 				for _, n := range []int{5, 1, 3} {
 					var last *rescale.Progress
 					asked := []rescale.Request{{Stage: "by-key", Tasks: n, Batch: 2}}

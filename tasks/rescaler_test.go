@@ -93,6 +93,18 @@ func newFleet(t *testing.T, file string, source gate, protocol string, connect f
 	return f
 }
 
+// keys returns how many keys of state a stage has, as of its tasks' last commits.
+func (f *fleet) keys(stage int) (n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k, h := range f.tasks {
+		if k[0] == stage {
+			n += h.Status().StateKeys
+		}
+	}
+	return n
+}
+
 func (f *fleet) begin(stage, task int, newcomer bool) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
