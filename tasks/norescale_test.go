@@ -38,7 +38,7 @@ func TestWithoutHandover(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, spec.CheckRescale(tasks.Rescale{Stage: "by-key", Tasks: 3}), runtime.ErrNoHandover)
 		l := job.Layout()
-		mover, err := spec.Rescaler(t.Context(), log, l.Job, quiet)
+		mover, err := spec.Rescaler(t.Context(), log, l.Job, tasks.Options{Logger: quiet})
 		require.NoError(t, err)
 		require.Nil(t, mover)
 		_, err = job.Fail(t.Context(), 1, 0)

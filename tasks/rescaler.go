@@ -24,11 +24,11 @@ type Rescaler interface {
 
 // Rescaler returns what moves the key groups of the job that has this id in the log; nil if its
 // protocol, or its format, cannot.
-func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, logger *slog.Logger) (Rescaler, error) {
+func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, o Options) (Rescaler, error) {
 	if s.Format == fixed {
 		return nil, nil
 	}
-	cfg, err := s.joined(ctx, log, s.Plan, id, Options{Logger: logger})
+	cfg, err := s.joined(ctx, log, s.Plan, id, o)
 	if err != nil || cfg.Handover == nil {
 		return nil, err
 	}

@@ -169,14 +169,14 @@ func (f *fleet) end() {
 
 // drive moves key groups until all goals are reached, or tell ends it.
 func (f *fleet) drive(ctx context.Context, asked []rescale.Request, tell func(*rescale.Progress)) error {
-	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, quiet)
+	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, tasks.Options{Logger: quiet})
 	require.NoError(f.t, err)
 	return r.Drive(ctx, f.t.Context(), f, asked, tell)
 }
 
 // finishStep waits until no key group is on its way.
 func (f *fleet) finishStep() {
-	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, quiet)
+	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, tasks.Options{Logger: quiet})
 	require.NoError(f.t, err)
 	require.NoError(f.t, r.FinishStep(f.t.Context()))
 }

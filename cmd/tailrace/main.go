@@ -38,6 +38,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: build.Version(),
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(local.Command(complete), role.Sequencer(), role.Storage(), role.Manager(), role.Etcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog(), cli.Version("tailrace"))
+	root.AddCommand(local.Command(complete), role.Sequencer(), role.Storage(), role.Manager(nil), role.Etcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog(), cli.Version("tailrace"))
 	return root
 }

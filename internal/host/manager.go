@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // Manager holds the settings of a task manager process.
@@ -32,6 +33,8 @@ type Manager struct {
 	Checkpoints string
 	// TrimInterval and Retention are as in the server's options.
 	TrimInterval, Retention time.Duration
+	// Observer is told the steps of what the manager does with jobs; nil: it is not.
+	Observer observe.Observer
 }
 
 // Run runs the manager until ctx ends.
@@ -69,7 +72,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	rand.Read(id) // never fails (crypto/rand)
 	return serve(ctx, &m.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
-			Log: log, Store: store, Dialer: d, Logger: m.Logger,
+			Log: log, Store: store, Dialer: d, Observer: m.Observer, Logger: m.Logger,
 			Checkpoints: checkpoints, TrimInterval: m.TrimInterval, Retention: m.Retention,
 			Me:      meta.Manager{Name: m.Name, Addr: m.Advertise, HTTP: m.HTTP, PID: os.Getpid()},
 			Cluster: meta.Cluster{ID: hex.EncodeToString(id), Log: m.Sequencers},

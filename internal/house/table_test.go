@@ -448,7 +448,7 @@ var table = []row{
 		why: "tailrace up starts processes and waits for them as any client does; it must not open their data",
 	},
 	{
-		path: "cmd/tailrace/internal/role", may: []string{"internal/build", "internal/cli", "internal/etcdserver", "internal/host", "sequencer/controller", "sequencer/server"},
+		path: "cmd/tailrace/internal/role", may: []string{"internal/build", "internal/cli", "internal/etcdserver", "internal/host", "sequencer/controller", "sequencer/server", "tasks/observe"},
 		why: "a role is a command line; internal/host connects the parts of the process",
 	},
 	{path: "cmd/...", may: []string{everything}},

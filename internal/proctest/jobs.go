@@ -34,11 +34,7 @@ func (c *Cluster) StartJobs(managers int) {
 	c.spawn("etcd", c.bin.Tailrace, "etcd", "--data", filepath.Join(c.Dir, "etcd"), "--listen", c.behind[c.Etcd])
 	c.Redis = redistest.Start(c.t)
 	for i := range managers {
-		addr := c.address()
-		name := fmt.Sprint("manager", i)
-		c.spawn(name, c.bin.Tailrace, "manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
-			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd,
-			"--checkpoints", c.Checkpoints(), "--trim-interval", cmp.Or(c.TrimInterval, "200ms"), "--retention", "10m")
+		c.ManagerOf(c.bin, fmt.Sprint("manager", i))
 	}
 	var err error
 	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})
@@ -48,6 +44,16 @@ func (c *Cluster) StartJobs(managers int) {
 		v, err := c.View()
 		return err == nil && v.Manager.Name != "" && v.Cluster.ID != ""
 	})
+}
+
+// ManagerOf starts a manager of some programs; args are further ones of tailrace manager. It does not wait.
+func (c *Cluster) ManagerOf(bin *Binaries, name string, args ...string) {
+	addr := c.address()
+	c.spawn(name, bin.Tailrace, append([]string{
+		"manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
+		"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd,
+		"--checkpoints", c.Checkpoints(), "--trim-interval", cmp.Or(c.TrimInterval, "200ms"), "--retention", "10m",
+	}, args...)...)
 }
 
 // Checkpoints returns the URL of the store of the workers' snapshots. Redis writes before it acknowledges,

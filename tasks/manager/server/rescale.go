@@ -157,7 +157,7 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
 		var rescaler tasks.Rescaler
 		if err == nil {
-			rescaler, err = spec.Rescaler(ctx, r.opt.Log, id, r.opt.Logger)
+			rescaler, err = spec.Rescaler(ctx, r.opt.Log, id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
 		}
 		switch {
 		case err != nil:
@@ -282,7 +282,7 @@ func (r *term) learn(ctx context.Context, name, id string, tell func(func())) {
 
 // finishStep waits until no key group of a job is on its way: its tasks would not stop for a savepoint.
 func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
-	rescaler, err := j.Spec.Rescaler(ctx, r.opt.Log, id, r.opt.Logger)
+	rescaler, err := j.Spec.Rescaler(ctx, r.opt.Log, id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
 	if err != nil || rescaler == nil {
 		return err
 	}

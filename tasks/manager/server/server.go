@@ -17,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // Options are the settings of Start.
@@ -37,6 +38,8 @@ type Options struct {
 	TrimInterval, Retention time.Duration
 	// Settings of the core; zero: manager.Default.
 	Settings manager.Settings
+	// Observer is told the steps of rescales, which the leading manager drives; nil: it is not.
+	Observer observe.Observer
 	Logger   *slog.Logger
 }
 

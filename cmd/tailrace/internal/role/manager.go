@@ -11,11 +11,13 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/etcdserver"
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
-// Manager returns the command that runs a task manager.
-func Manager() *cobra.Command {
-	var m host.Manager
+// Manager returns the command that runs a task manager. The observer, which may be nil, is told what the
+// manager does with jobs.
+func Manager(o observe.Observer) *cobra.Command {
+	m := host.Manager{Observer: o}
 	var level, log, etcd string
 	cmd := &cobra.Command{
 		Use:   "manager --log HOST:PORT,… --etcd HOST:PORT,…",

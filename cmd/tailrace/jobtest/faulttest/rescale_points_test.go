@@ -10,8 +10,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tailrace.dev/tailrace/cmd/tailrace/internal/role"
 	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/internal/crash/walk"
@@ -25,28 +27,73 @@ import (
 var points = append(walk.OfCopies(), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
 	walk.At(observe.RescaleTaking), walk.At(observe.RescaleTaken))
 
-// TestMain runs the tests, or, as the first argument says, a worker for the queries of NEXMark that kills
-// itself at a point.
+// managersPoints are the points that the leading manager comes to.
+var managersPoints = []crash.Point{walk.At(observe.RescalePlanning), walk.At(observe.RescalePlanned), walk.At(observe.RescaleSettled)}
+
+// TestMain runs the tests, or, as the first argument says, a worker for the queries of NEXMark, or a manager,
+// which kills itself at a point.
 func TestMain(m *testing.M) {
-	if len(os.Args) < 2 || os.Args[1] != "worker" {
+	run := map[string]func(ctx context.Context, args []string) error{"worker": runWorker, "manager": runManager}
+	if len(os.Args) < 2 || run[os.Args[1]] == nil {
 		os.Exit(m.Run())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if err := run[os.Args[1]](ctx, os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runWorker(ctx context.Context, args []string) error {
 	o := worker.Options{Program: driver.Program, Build: driver.Build, Version: driver.Version(), Observer: walk.Observe}
 	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
 	o.Flags(flags)
 	flags.String("log-level", "", "")
 	point := flags.String("point", "", "")
-	err := flags.Parse(os.Args[2:])
-	if err == nil {
-		crash.Arm(crash.Point(*point), 1)
-		err = worker.Run(ctx, o)
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	crash.Arm(crash.Point(*point), 1)
+	return worker.Run(ctx, o)
+}
+
+func runManager(ctx context.Context, args []string) error {
+	cmd := role.Manager(walk.Observe)
+	point := cmd.Flags().String("point", "", "")
+	cmd.PreRun = func(*cobra.Command, []string) { crash.Arm(crash.Point(*point), 1) }
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
+}
+
+// managerKilledAt rescales a job, and the manager that leads dies when it comes to a point of that. Another
+// one resumes: the goal is reached, and so is the next one.
+func managerKilledAt(point crash.Point, protocol string, times int) {
+	self, err := os.Executable()
+	Expect(err).NotTo(HaveOccurred())
+	w := world.New()
+	w.ManagerOf(&proctest.Binaries{Tailrace: self}, "armed", "--point", string(point))
+	w.Kill("manager0")
+	w.Kill("manager1")
+	leader := func() string {
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		return v.Manager.Name
 	}
+	Eventually(leader, world.Patience, 10*time.Millisecond).Should(Equal("armed"))
+	w.Restart("manager0")
+	w.Worker("w0")
+	w.Worker("w1")
+	w.Workers(2)
+	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol})
+	w.Grown(j, 2000)
+	request := ask(w, j, 6)
+	Eventually(func() int { return w.PID("armed") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
+	w.Kill("armed") // it is no longer expected to run
+	reached(w, j, request, 6)
+	reached(w, j, ask(w, j, 1), 1)
+	w.Finish(j)
+	j.Right()
 }
 
 // killedAt rescales a job, and one of its two workers dies when it comes to a point of that. Another one

@@ -29,7 +29,7 @@ var _ = Describe("a stage on workers is rescaled", func() {
 	drawn := func(f func(protocol string, times int), what string) {
 		for _, protocol := range []string{"fused", "marker"} {
 			name := fmt.Sprintf("under %s, %s", protocol, what)
-			if proctest.Drawn("jobs are rescaled: "+name, n, 4*2*(len(outages)+len(points))) {
+			if proctest.Drawn("jobs are rescaled: "+name, n, 4*2*(len(outages)+len(points)+len(managersPoints))) {
 				It(name, func() { world.Lasting(func(times int) { f(protocol, times) }) })
 			}
 			n++
@@ -40,6 +40,9 @@ var _ = Describe("a stage on workers is rescaled", func() {
 	}
 	for _, point := range points {
 		drawn(func(protocol string, times int) { killedAt(point, protocol, times) }, fmt.Sprintf("a worker is killed where %q", point))
+	}
+	for _, point := range managersPoints {
+		drawn(func(protocol string, times int) { managerKilledAt(point, protocol, times) }, fmt.Sprintf("the manager is killed where %q", point))
 	}
 	// make rescale-faults
 	for n := range number("TAILRACE_RESCALES", 0) / rescalesPerJob {
