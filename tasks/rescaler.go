@@ -18,7 +18,7 @@ const fixed = "1"
 
 // Rescaler moves key groups of a job whose tasks run in other processes (runtime.Handover).
 type Rescaler interface {
-	Drive(ctx, life context.Context, j runtime.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
 	FinishStep(ctx context.Context) error
 }
 

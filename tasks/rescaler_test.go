@@ -19,7 +19,7 @@ import (
 )
 
 // fleet runs the tasks of a job in two executors, as two workers would, one of which follows the plans. It
-// implements runtime.Tasks.
+// implements rescale.Tasks.
 type fleet struct {
 	t         *testing.T
 	log       sharedlog.Log

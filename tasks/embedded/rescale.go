@@ -144,7 +144,7 @@ func (j *Job) Runs(stage, index int) bool {
 	return r != nil && !ended(r) && r.Instance() > 0
 }
 
-// Changed implements runtime.Tasks: Runs is asked repeatedly.
+// Changed implements rescale.Tasks: Runs is asked repeatedly.
 func (j *Job) Changed() <-chan struct{} { return nil }
 
 func ended(r *runtime.Handle) bool {

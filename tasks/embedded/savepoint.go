@@ -74,7 +74,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	return man, nil
 }
 
-// Restart implements runtime.Tasks. It returns when the tasks have their state. Tasks that have committed
+// Restart implements rescale.Tasks. It returns when the tasks have their state. Tasks that have committed
 // the end of their input do not start again.
 func (j *Job) Restart() error {
 	if err := j.stay(); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Drive implements runtime.Handover.
-func (h *Handover) Drive(ctx, life context.Context, j runtime.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error {
+func (h *Handover) Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error {
 	c, err := h.claim(ctx)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 const lookEvery = 2 * time.Millisecond
 
 // Rescale implements runtime.Handover.
-func (h *Handover) Rescale(ctx context.Context, j runtime.Tasks, r rescale.Request) (*rescale.Result, error) {
+func (h *Handover) Rescale(ctx context.Context, j rescale.Tasks, r rescale.Request) (*rescale.Result, error) {
 	began := h.cfg.Clock()
 	s, err := h.of(&r)
 	if err != nil {
@@ -201,7 +201,7 @@ func presentOf(l *layout.Layout, p *envelope.Plan) (_ *layout.Layout, err error)
 }
 
 // run appends plans until the goals are reached. It returns how many.
-func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err error) {
+func (c *controller) run(ctx context.Context, j rescale.Tasks) (steps int, err error) {
 	marks, err := c.markers()
 	if err != nil {
 		return 0, err
@@ -272,7 +272,7 @@ func (c *controller) run(ctx context.Context, j runtime.Tasks) (steps int, err e
 }
 
 // retire ends the tasks that were started and that no plan names.
-func (c *controller) retire(j runtime.Tasks) {
+func (c *controller) retire(j rescale.Tasks) {
 	for _, t := range c.entered {
 		if t[1] >= c.present.Stages[t[0]].Tasks {
 			j.Retire(t[0], t[1])
@@ -307,7 +307,7 @@ func (c *controller) markers() (sharedlog.Reader, error) {
 }
 
 // next decides what to do now.
-func (c *controller) next(ctx context.Context, j runtime.Tasks) (rescale.Decision, error) {
+func (c *controller) next(ctx context.Context, j rescale.Tasks) (rescale.Decision, error) {
 	tail, err := c.log.Tail(ctx)
 	if err != nil {
 		return rescale.Decision{}, err

@@ -23,33 +23,16 @@ type Handover interface {
 	// Check returns why a stage cannot have a number of tasks, and what to do instead; nil: it can.
 	Check(stage string, tasks int) error
 	// Rescale moves key groups of a running job until a goal is reached.
-	Rescale(ctx context.Context, j Tasks, r rescale.Request) (*rescale.Result, error)
+	Rescale(ctx context.Context, j rescale.Tasks, r rescale.Request) (*rescale.Result, error)
 	// Drive is Rescale for all requests, and for the goals that the newest plan in the log has; it tells
 	// its progress. The end of ctx ends it between two plans; the end of life, at once.
-	Drive(ctx, life context.Context, j Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
 	// FinishStep waits until no key group is on its way, without a next step.
 	FinishStep(ctx context.Context) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.
 	Follow(ctx context.Context) error
 	// Serve answers another process that asks for key groups which tasks of this one have released.
 	Serve(st copies.Stream) error
-}
-
-// Tasks is what the process that rescales a job needs of what runs the job's tasks.
-type Tasks interface {
-	// Enter starts a task that is new in its stage, unless an instance runs, which may be one that has
-	// left and is about to end. Retire ends one that Enter has
-	// started and that no plan names.
-	Enter(stage, task int) (started bool, err error)
-	Retire(stage, task int)
-	// Restart stops all tasks, each with a commit, and starts them again.
-	Restart() error
-	// Runs reports whether a task runs: its instance has replaced its predecessors.
-	Runs(stage, task int) bool
-	// Changed receives a token when the answer of Runs may have changed; nil: it is asked repeatedly.
-	Changed() <-chan struct{}
-	// Done is closed when the job has ended.
-	Done() <-chan struct{}
 }
 
 // Mover is the part of one instance of a task in moving key groups. The task's goroutine calls it.

@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
-// drive moves key groups of a job. It implements runtime.Tasks: the core places the newcomers. Its
+// drive moves key groups of a job. It implements rescale.Tasks: the core places the newcomers. Its
 // mutex guards what the loop tells it of them.
 type drive struct {
 	name    string
@@ -27,7 +27,7 @@ type drive struct {
 	progress rescale.Progress
 }
 
-// Enter implements runtime.Tasks.
+// Enter implements rescale.Tasks.
 func (d *drive) Enter(stage, task int) (bool, error) {
 	k := manager.TaskKey{Job: d.name, Stage: stage, Task: task}
 	d.mu.Lock()
@@ -47,23 +47,23 @@ func (d *drive) Enter(stage, task int) (bool, error) {
 	return did, nil
 }
 
-// Restart implements runtime.Tasks: requests that need it are refused (handover.Check).
+// Restart implements rescale.Tasks: requests that need it are refused (handover.Check).
 func (d *drive) Restart() error { return rescale.ErrRestart }
 
-// Retire implements runtime.Tasks: the core withdraws newcomers that no Move needs.
+// Retire implements rescale.Tasks: the core withdraws newcomers that no Move needs.
 func (d *drive) Retire(int, int) {}
 
-// Runs implements runtime.Tasks.
+// Runs implements rescale.Tasks.
 func (d *drive) Runs(stage, task int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.entered[manager.TaskKey{Job: d.name, Stage: stage, Task: task}]
 }
 
-// Changed implements runtime.Tasks.
+// Changed implements rescale.Tasks.
 func (d *drive) Changed() <-chan struct{} { return d.changed }
 
-// Done implements runtime.Tasks: the core ends a Move of a job that runs no more.
+// Done implements rescale.Tasks: the core ends a Move of a job that runs no more.
 func (d *drive) Done() <-chan struct{} { return nil }
 
 // refresh tells the drives which newcomers wait for their plans, and which can enter now.
