@@ -127,11 +127,11 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 	accept, cancel := context.WithTimeout(ctx, e.wait)
 	_, err = jobs.Submit(accept, l.store, spec)
 	cancel()
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = l.whole(ctx, spec.Name, e.wait)
 	}
 	var report *driver.Report
-	if _, err = l.whole(ctx, spec.Name, e.wait); err == nil {
+	if err == nil {
 		report, err = e.watchRemote(ctx, l, r, spec.Name, s)
 	}
 	if err == nil {
