@@ -24,27 +24,22 @@ import (
 // The aggregator needs Merge, and the order of a key's items must not matter to it. Use
 // Aggregate behind KeyBy if it does, or if few items of a commit share a key.
 func GlobalMerge[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts ...RouteOption) Table[K, A] {
-	agg.check(in.flow().job, globalMerge(name), true)
-	all := Aggregate(globalParts(in, name, keys, key, agg, changed, opts), partsOf(agg.Acc))
+	if d, ok := serde.Default[A](); ok && agg.Acc == nil {
+		agg.Acc = d
+	}
+	all := Aggregate(GlobalParts(in, name, keys, key, agg, changed, opts...), partsOf(agg.Acc))
 	return mapTable(all, agg.Acc, func(out *A, parts *[]Part[A]) { fold.MergeParts(out, *parts, agg.Merge) })
 }
 
 // GlobalParts is GlobalMerge without the stage that merges: the stream of what each key group has of each key,
 // for a sink whose readers merge (package connectors/redis).
 func GlobalParts[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts ...RouteOption) KeyedStream[K, Part[A]] {
-	agg.check(in.flow().job, globalMerge(name), true)
-	return globalParts(in, name, keys, key, agg, changed, opts)
-}
-
-// globalMerge names the operator in errors.
-func globalMerge(name string) string { return fmt.Sprintf("global merge %q", name) }
-
-// globalParts is GlobalParts of an aggregator that has been checked.
-func globalParts[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, agg Aggregator[T, A], changed func(old, now *A) bool, opts []RouteOption) KeyedStream[K, Part[A]] {
 	n := in.flow()
 	j := n.job
+	what := fmt.Sprintf("global merge %q", name)
+	agg.check(j, what, true)
 	if agg.Keeps && n.sd == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", globalMerge(name))
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	var sd serde.Serde[KV[K, Part[A]]]
 	var parts serde.Serde[Part[A]]

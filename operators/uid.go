@@ -2,18 +2,12 @@ package operators
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
+
+	"tailrace.dev/tailrace/operators/internal/naming"
 )
 
-// identity names an operator with state. Its tables are named after it, and a job that
-// continues under another plan finds its state again by stage and table name. So it must not change when an operator is added somewhere before:
-//
-//   - the Uid, if one was given;
-//   - the name, of operators that have one (Process, joins, sessions);
-//   - else the kind of operator, "window" or "aggregate", and from the second of its kind
-//     in a stage on a number, "window-2". Only another operator of the same kind, added
-//     before it in the same stage, changes that: a Uid helps.
+// identity names an operator with state (package naming). Its tables are named after it.
 type identity struct {
 	stage *stage
 	kind  string
@@ -46,36 +40,17 @@ func (j *Job) identify(st *stage, kind, name string) *identity {
 
 // nameTables gives every operator with state its name.
 func (j *Job) nameTables() {
-	type where struct {
-		st   *stage
-		name string
+	ops := make([]naming.Op, len(j.stateful))
+	for i, id := range j.stateful {
+		ops[i] = naming.Op{Stage: id.stage.find(), Kind: id.kind, Uid: id.uid}
 	}
-	taken, count := map[where]bool{}, map[where]int{}
-	for _, id := range j.stateful {
-		at := where{id.stage.find(), id.uid}
-		if id.uid == "" {
-			continue
-		}
-		if id.name = id.uid; taken[at] {
-			j.errorf("stage %q: two operators with state are named %q: give one another Uid", at.st.name, id.uid)
-		}
-		taken[at] = true
+	names, twice := naming.Names(ops)
+	for _, i := range twice {
+		id := j.stateful[i]
+		j.errorf("stage %q: two operators with state are named %q: give one another Uid", id.stage.find().name, id.uid)
 	}
-	for _, id := range j.stateful {
-		if id.uid != "" {
-			continue
-		}
-		at := where{id.stage.find(), id.kind}
-		for n := 0; n == 0 || taken[where{at.st, id.name}]; n++ {
-			count[at]++
-			if id.name = id.kind; count[at] > 1 {
-				id.name = fmt.Sprintf("%s-%d", id.kind, count[at])
-			}
-		}
-		taken[where{at.st, id.name}] = true
-	}
-	for _, id := range j.stateful {
-		if id.shape != "" {
+	for i, id := range j.stateful {
+		if id.name = names[i]; id.shape != "" {
 			st := id.stage.find()
 			st.shapes = append(st.shapes, id.name+": "+id.shape)
 		}
