@@ -413,15 +413,14 @@ func (f *Follower) fold(r *reading, e *sharedlog.Entry) error {
 	}
 }
 
-// Write makes a snapshot of what was taken so far and returns At. If some groups have a newer
-// writer, it writes the others, drops these, and returns At with a FencedError. Other errors are the
-// store's: ErrMoved requires a new follower; after others the caller can call Write again.
+// Write makes a snapshot of what was taken so far and returns At, which is durable. The store is
+// written to even if no group has moved: the position at which it was found need not be durable
+// before. If some groups have a newer writer, Write writes the others, drops these, and returns At
+// with a FencedError. Other errors are the store's: ErrMoved requires a new follower; after others the
+// caller can call Write again.
 func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	all := f.all()
 	ws, to := f.writes(all)
-	if len(ws) == 0 {
-		return f.At(), nil
-	}
 	f.step(observe.SnapshotRead)
 	fenced, err := f.write(ctx, ws)
 	if err != nil {
@@ -434,11 +433,14 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 		return 0, err
 	}
 	f.step(observe.SnapshotWritten)
+	f.taken = f.taken && len(ws) == 0
 	for i, g := range all {
-		g.fold.reset()
-		g.written = max(g.written, to[i])
+		if to[i] > g.written {
+			g.fold.reset()
+			g.written = to[i]
+		}
+		f.taken = f.taken || g.fold.held > 0
 	}
-	f.taken = false
 	f.stats.Written += uint64(len(f.entries))
 	if len(fenced) == 0 {
 		return f.At(), nil
@@ -449,16 +451,12 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	return f.At(), errors.Join(&FencedError{fenced}, err)
 }
 
-// writes returns what has to be written of groups, and the position that each group has then.
+// writes returns what has to be written of groups, and the position that each group has then. A group
+// whose position does not rise keeps what is folded.
 func (f *Follower) writes(all []*followed) (ws []Write, to []sharedlog.LSN) {
 	f.entries = f.entries[:0]
-	bounds := make([]int, 0, len(all)+1)
+	var bounds []int
 	for _, g := range all {
-		bounds = append(bounds, len(f.entries))
-		f.entries = g.fold.entries(f.entries)
-	}
-	bounds = append(bounds, len(f.entries))
-	for i, g := range all {
 		read := f.main.read
 		switch {
 		case slices.Contains(f.joining, g):
@@ -467,8 +465,14 @@ func (f *Follower) writes(all []*followed) (ws []Write, to []sharedlog.LSN) {
 			read = f.late.read
 		}
 		if to = append(to, read); read > g.written {
-			ws = append(ws, Write{Group: g.Group, Token: g.Token, From: g.written, To: read, Entries: f.entries[bounds[i]:bounds[i+1]]})
+			bounds = append(bounds, len(f.entries))
+			f.entries = g.fold.entries(f.entries)
+			ws = append(ws, Write{Group: g.Group, Token: g.Token, From: g.written, To: read})
 		}
+	}
+	bounds = append(bounds, len(f.entries))
+	for i := range ws {
+		ws[i].Entries = f.entries[bounds[i]:bounds[i+1]]
 	}
 	return ws, to
 }
@@ -477,7 +481,7 @@ func (f *Follower) writes(all []*followed) (ws []Write, to []sharedlog.LSN) {
 // at the first of those, so it is asked which it has written; these are written once more, without
 // entries, because they may not be durable yet.
 func (f *Follower) write(ctx context.Context, ws []Write) (fenced []Group, err error) {
-	for len(ws) > 0 {
+	for {
 		err = f.store.Write(ctx, ws)
 		if !errors.Is(err, ErrFenced) {
 			return fenced, err
@@ -502,5 +506,4 @@ func (f *Follower) write(ctx context.Context, ws []Write) (fenced []Group, err e
 		}
 		ws = rest
 	}
-	return fenced, nil
 }

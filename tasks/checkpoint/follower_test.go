@@ -407,6 +407,136 @@ func TestFollowerCannotContinue(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 }
 
+// behind is a change log of which something waits below an LSN, if there is one.
+type behind struct {
+	all
+	low sharedlog.LSN
+}
+
+func (b *behind) Low() sharedlog.LSN {
+	if b.low > 0 {
+		return b.low
+	}
+	return b.all.Low()
+}
+
+// A group whose position does not rise keeps its changes while other groups are written: what waits
+// in the change log of one group holds back the position of all, and a group that has joined may be
+// above that.
+func TestChangesAboveThePosition(t *testing.T) {
+	for _, below := range []sharedlog.LSN{0, 1} {
+		changesAbove(t, below)
+	}
+}
+
+// changesAbove has the position of all groups held back so far below that of the group that joins.
+func changesAbove(t *testing.T, below sharedlog.LSN) {
+	ctx := context.Background()
+	c, store := newChanges(t, 1), storetest.NewMem()
+	put := func(group int, value string) {
+		c.append([]change{{group: group, op: envelope.ItemPut, key: "k", value: value}})
+	}
+	var logs []*behind
+	changes := func() checkpoint.ChangeLog {
+		logs = append(logs, new(behind))
+		return logs[len(logs)-1]
+	}
+	write := func(f *checkpoint.Follower) {
+		more, err := f.Step()
+		require.NoError(t, err)
+		require.False(t, more)
+		_, err = f.Write(ctx)
+		require.NoError(t, err)
+	}
+	put(0, "first")
+	put(1, "first")
+	f, err := checkpoint.Follow(ctx, c.log, store, c.sources(1)[:1], changes)
+	require.NoError(t, err)
+	write(f)
+	require.NoError(t, f.Close())
+	_, ahead := stored(t, store, c.groups[0].Group)
+
+	logs = nil
+	f, err = checkpoint.Follow(ctx, c.log, store, c.sources(1)[:2], changes)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	require.Len(t, logs, 3) // the second is that of group 1, the last that of group 0 until it joins
+	logs[1].low = ahead - below
+	_, err = f.Step()
+	require.NoError(t, err)
+	put(0, "second")
+	write(f)
+	_, at := stored(t, store, c.groups[0].Group)
+	require.Equal(t, ahead, at)
+	_, at = stored(t, store, c.groups[1].Group)
+	require.Equal(t, ahead-below, at)
+	_, some := f.Held()
+	require.True(t, some)
+	logs[1].low = 0
+	write(f)
+	for _, s := range c.groups[:2] {
+		m, at := stored(t, store, s.Group)
+		require.Greater(t, at, ahead)
+		require.Equal(t, map[string]string{"k": []string{"second", "first"}[s.Group.Group]}, m)
+	}
+}
+
+// unsaved is a store whose position is durable only when a Write has returned.
+type unsaved struct {
+	*storetest.Mem
+	saves int
+}
+
+func (u *unsaved) Write(ctx context.Context, ws []checkpoint.Write) error {
+	u.saves++
+	return u.Mem.Write(ctx, ws)
+}
+
+// A follower that has nothing to write makes the store durable before it says up to where the store
+// has its groups: a task of the same process, which had them before, may have written without having
+// waited for the disk yet.
+func TestPositionFoundIsMadeDurable(t *testing.T) {
+	ctx := context.Background()
+	c, store := newChanges(t, 1), &unsaved{Mem: storetest.NewMem()}
+	c.commit()
+	f, err := checkpoint.Follow(ctx, c.log, store, c.sources(1), every)
+	require.NoError(t, err)
+	_, err = f.Step()
+	require.NoError(t, err)
+	at, err := f.Write(ctx)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	for _, fenced := range []bool{false, true} {
+		store.saves = 0
+		f, err = checkpoint.Follow(ctx, c.log, store, c.sources(2), every)
+		require.NoError(t, err)
+		_, err = f.Step()
+		require.NoError(t, err)
+		want := 1
+		if fenced {
+			// The groups that could be written have another writer, which leaves the third.
+			c.append([]change{{group: 0, op: envelope.ItemPut, key: "k", value: "v"}})
+			_, err = store.Begin(ctx, c.groups[0].Group, 3)
+			require.NoError(t, err)
+			require.NoError(t, f.Drop(1))
+			require.NoError(t, f.Drop(2))
+			want = 2
+			_, err = f.Step()
+			require.NoError(t, err)
+		}
+		have, err := f.Write(ctx)
+		if fenced {
+			require.ErrorIs(t, err, checkpoint.ErrFenced)
+		} else {
+			require.NoError(t, err)
+			require.Equal(t, at, have)
+		}
+		require.Equal(t, want, store.saves)
+		require.NoError(t, f.Close())
+	}
+}
+
 // Two followers of two tasks exchange key groups while they run: what each has written is what the
 // change logs amount to, although the change log of a group is trimmed to what its own snapshots
 // need, whatever those of other groups need.

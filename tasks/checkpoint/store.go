@@ -45,10 +45,12 @@ type Write struct {
 // the two above come from the implementation: the caller tries again later; nothing is lost.
 type Store interface {
 	// Begin makes token the group's writer, and returns the position up to which it has entries (0:
-	// there are none). It fails with ErrFenced if the group has a higher token.
+	// there are none). It fails with ErrFenced if the group has a higher token. The position need not be
+	// durable before the next Write returns: the writer before may have reached it just now.
 	Begin(ctx context.Context, g Group, token sharedlog.LSN) (at sharedlog.LSN, err error)
 	// Write applies the entries of each group, in batches, and moves its position with the last
-	// one; everything is durable when it returns. It fails with ErrFenced if a token is not the
+	// one. When it returns, these and all writes of this process that were applied before are durable,
+	// also if ws is empty. It fails with ErrFenced if a token is not the
 	// group's and with ErrMoved if a position is not From; the groups before that one have been
 	// written.
 	Write(ctx context.Context, ws []Write) error

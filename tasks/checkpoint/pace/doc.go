@@ -17,8 +17,8 @@
 //
 // Invariants:
 //
-//  1. A position is given up only when the store has had a newer one for Interval, or for
-//     Bytes of the log and not less than LossWindow.
+//  1. A position is given up only when the store has had a newer one for Interval or for
+//     Bytes of the log, and not less than LossWindow.
 //  2. The position from which the log is kept falls only when a key group joins, to where its
 //     change log is kept from.
 //  3. If each write ends before another Bytes are appended, and LossWindow is over by then, at

@@ -96,7 +96,7 @@ func (p *Pace) Wrote(at sharedlog.LSN, now Now) (kept sharedlog.LSN) {
 // settled reports whether the store can no longer lose what it has had since then.
 func (p *Pace) settled(then, now Now) bool {
 	age := now.Time - then.Time
-	return age >= p.rule.Interval || p.rule.Bytes > 0 && age >= p.rule.LossWindow && now.since(then) >= p.rule.Bytes
+	return age >= p.rule.LossWindow && (age >= p.rule.Interval || p.rule.Bytes > 0 && now.since(then) >= p.rule.Bytes)
 }
 
 // A pause is a fraction of the interval, and of the time in which Bytes are appended: so records
