@@ -56,6 +56,32 @@ func TestSourceHasNoPosition(t *testing.T) {
 	require.NotZero(t, all[len(all)-1].Position)
 }
 
+// A task that the job does not have: the error says which it has, and the job is not disturbed. After its
+// end the error is the same as for any task.
+func TestFailOfNoTask(t *testing.T) {
+	job, finish := gated(t, tasks.Options{})
+	unknown := []struct {
+		stage, task int
+		say         string
+	}{
+		{9, 0, `there is no stage 9: the stages are 0 "` + job.Layout().Plan.Stages[0].Name + `", 1 `},
+		{-1, 0, `there is no stage -1: the stages are 0 `},
+		{2, 7, `stage "by-key", task 7: there is no such task: the stage has had `},
+		{2, -1, `stage "by-key", task -1: there is no such task: the stage has had `},
+	}
+	for _, c := range unknown {
+		_, err := job.Fail(t.Context(), c.stage, c.task)
+		require.ErrorContains(t, err, c.say)
+		_, err = job.TakeOver(t.Context(), c.stage, c.task)
+		require.ErrorContains(t, err, c.say)
+	}
+	finish()
+	for _, c := range unknown {
+		_, err := job.Fail(t.Context(), c.stage, c.task)
+		require.ErrorIs(t, err, tasks.ErrEnded)
+	}
+}
+
 // A task failure and a savepoint are requested when the job is about to end: either the request
 // succeeds, or the error says that the job has ended, and the job ends once.
 func TestAskedAtTheEnd(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 func newBench() *cobra.Command {
@@ -95,6 +96,9 @@ no latency at emit and no cost, which the workers' processes bear.`,
 			if submit && e.rescales() {
 				return e.errSubmittedRescale()
 			}
+			if err := e.checkFailStage(s.FailStage, many.list); err != nil {
+				return err
+			}
 			if many.wanted() {
 				return many.run(cmd.Context(), cmd, e.json, e.quiet)
 			}
@@ -134,6 +138,26 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
 	return cmd
+}
+
+// checkFailStage refuses a stage that one of the workloads does not have; an empty list stands for the one
+// that the flags name.
+func (e *engine) checkFailStage(stage string, of []*workload.Workload) error {
+	if len(of) == 0 {
+		w, err := chosen(e.Query, e.Workload)
+		if err != nil {
+			return err
+		}
+		of = []*workload.Workload{w}
+	}
+	s := driver.BenchSettings{Settings: e.Settings, FailStage: stage}
+	for _, w := range of {
+		s.Workload, s.Query = w.Name, w.Query
+		if err := s.CheckFailure(); err != nil {
+			return usagef("--fail-stage: %w", err)
+		}
+	}
+	return nil
 }
 
 func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) {

@@ -23,7 +23,7 @@ type BenchSettings struct {
 	Max              bool
 	Warmup, Duration time.Duration
 	// FailAt, if not 0, is when in the measured time a task of FailStage loses its memory.
-	// FailStage defaults to the stage with the most keys.
+	// FailStage defaults to the stage with the most keys; CheckFailure must have accepted another.
 	FailAt    time.Duration
 	FailStage string
 	// Profile, if set, is called at the end of the warm-up, and the function it returns at the end

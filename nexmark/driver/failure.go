@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/workload"
@@ -27,6 +29,25 @@ type Recovery struct {
 	CaughtUp    MS `json:"caught_up_ms"`
 	// Keys is the number of keys of state that the task had.
 	Keys int64 `json:"state_keys"`
+}
+
+// CheckFailure refuses a FailStage that the workload does not have. It opens nothing.
+func (s *BenchSettings) CheckFailure() error {
+	if s.FailStage == "" {
+		return nil
+	}
+	plan, err := Rows(s.Settings)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range plan.Stages {
+		names = append(names, plan.Stages[i].Name)
+	}
+	if !slices.Contains(names, s.FailStage) {
+		return fmt.Errorf("%s has no stage %q; the stages are %s", s.Workload, s.FailStage, strings.Join(names, ", "))
+	}
+	return nil
 }
 
 // failure is a failure that was injected.

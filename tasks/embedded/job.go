@@ -3,6 +3,8 @@ package embedded
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 
 	"tailrace.dev/tailrace/tasks/autoscale"
@@ -160,8 +162,8 @@ func (j *Job) begin(r *runtime.Handle) {
 }
 
 // Fail ends a task as a crash of its process would, and starts another instance, as a task manager
-// would elsewhere. If that instance cannot start, the job fails. After the job has ended, the error is
-// runtime.ErrEnded.
+// would elsewhere. If that instance cannot start, the job fails. A task that the job does not have is an
+// error that says which it has. After the job has ended, the error is runtime.ErrEnded.
 func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	if err := j.stay(); err != nil {
 		return nil, j.executor.Name(stage, index, err)
@@ -169,8 +171,8 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, erro
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
-	if !j.has(stage, index) {
-		return nil, j.executor.Name(stage, index, errRetired)
+	if err := j.has(stage, index); err != nil {
+		return nil, err
 	}
 	f := j.failOne
 	for s := range j.executor.Config().Layout.Stages {
@@ -185,11 +187,25 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, erro
 	return r, err
 }
 
-// has reports whether the job has a task, which it may have started for a plan that was not made.
-func (j *Job) has(stage, index int) bool {
+// has returns nil if the job has a task, and otherwise what it has instead. The job may have started the
+// task for a plan that was not made.
+func (j *Job) has(stage, index int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.tasks[stage][index] != nil
+	if stage < 0 || stage >= len(j.tasks) {
+		var names []string
+		for i, st := range j.executor.Config().Layout.Plan.Stages {
+			names = append(names, fmt.Sprintf("%d %q", i, st.Name))
+		}
+		return fmt.Errorf("there is no stage %d: the stages are %s", stage, strings.Join(names, ", "))
+	}
+	if index < 0 || index >= len(j.tasks[stage]) {
+		return j.executor.Name(stage, index, fmt.Errorf("there is no such task: the stage has had %d, from 0", len(j.tasks[stage])))
+	}
+	if j.tasks[stage][index] == nil {
+		return j.executor.Name(stage, index, errRetired)
+	}
+	return nil
 }
 
 func (j *Job) failOne(ctx context.Context, stage, index int) (*runtime.Handle, error) {
@@ -320,7 +336,10 @@ func (j *Job) Backlog() map[string]int64 {
 func (j *Job) Layout() *layout.Layout { return j.executor.Layout() }
 
 // TakeOver starts one more instance of a task, which takes the task over from the present one, as a
-// task manager does when a worker is silent.
+// task manager does when a worker is silent. A task that the job does not have is an error, as in Fail.
 func (j *Job) TakeOver(ctx context.Context, stage, index int) (*runtime.Handle, error) {
+	if err := j.has(stage, index); err != nil {
+		return nil, err
+	}
 	return j.executor.Begin(ctx, stage, index, runtime.Attempt{})
 }

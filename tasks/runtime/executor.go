@@ -175,7 +175,10 @@ func (r *Handle) Status() status.Snapshot {
 	return s
 }
 
-// Name adds to an error which task it is of.
+// Name adds to an error which task it is of. The job need not have such a task.
 func (e *Executor) Name(stage, task int, err error) error {
+	if stages := len(e.cfg.Layout.Plan.Stages); stage < 0 || stage >= stages {
+		return fmt.Errorf("stage %d of %d, task %d: %w", stage, stages, task, err)
+	}
 	return fmt.Errorf("stage %q, task %d: %w", e.cfg.Layout.Plan.Stages[stage].Name, task, err)
 }
