@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/balance"
 	"tailrace.dev/tailrace/operators/route"
+	"tailrace.dev/tailrace/tasks/settings"
 )
 
 // balanceFlags are the flags of nexmark balance.
@@ -66,7 +67,7 @@ key groups, where whole ones are too coarse; "slots" is how many of them it uses
 	}
 	f := cmd.Flags()
 	f.IntVar(&b.tasks, "tasks", 8, "tasks of the stage")
-	f.IntVar(&b.groups, "key-groups", 256, "its key groups")
+	f.IntVar(&b.groups, "key-groups", 256, "its key groups, as many as a job can have")
 	f.IntVar(&b.slots, "slots", 0, "its slots, for what is routed by a table")
 	f.StringVar(&b.keys, "keys", "1e6", "numbers of keys, as 1e3,1e6")
 	f.StringSliceVar(&b.ids, "key-ids", []string{"sequential"}, "their ids: sequential, prefix, or both")
@@ -85,6 +86,9 @@ func (b *balanceFlags) cases() (all []balance.Case, err error) {
 	}
 	if shares != nil && len(shares) != b.tasks {
 		return nil, usagef("--task-weights: %d weights for %d tasks", len(shares), b.tasks)
+	}
+	if err := settings.KeyGroups.Check(int64(b.groups)); err != nil {
+		return nil, usagef("--key-groups: %w", err)
 	}
 	for flag, list := range map[string][]string{"key-ids": b.ids, "key-weights": b.weights, "dispatch": b.dispatch} {
 		if len(list) == 0 {
