@@ -18,8 +18,9 @@ import (
 //
 // changed decides whether a change of what a group has is worth sending: it gets what was sent last
 // and what there is now, and must not keep or change them. A group's first value of a key is always
-// sent. What changed holds back is missing in the table until a later change is sent. nil: every
-// change is sent, at most once a commit.
+// sent. What changed holds back is missing in the table until a later change is sent, or until the
+// input of the job has ended: then all of it is sent, so that the last value of each key is exact. A
+// savepoint is no end; what is held back is part of it. nil: every change is sent, at most once a commit.
 //
 // The aggregator needs Merge, and the order of a key's items must not matter to it. Use
 // Aggregate behind KeyBy if it does, or if few items of a commit share a key.

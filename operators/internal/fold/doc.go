@@ -15,5 +15,6 @@ var (
 	_ chain.Flusher  = (*preAggregateOp[int, int, int])(nil)
 	_ chain.Holder   = (*preAggregateOp[int, int, int])(nil)
 	_ chain.Stateful = (*globalMergeOp[int, int, int])(nil)
+	_ chain.Advancer = (*globalMergeOp[int, int, int])(nil)
 	_ chain.Flusher  = (*globalMergeOp[int, int, int])(nil)
 )

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -74,13 +75,14 @@ func groupedSerde[A any](acc serde.Serde[A]) serde.Serde[grouped[A]] {
 }
 
 // GlobalMerge adds the operator that folds the items of a key where they are, and writes what it
-// has of the key when changed says so, at most once a commit. It returns what receives the items.
+// has of the key when changed says so, at most once a commit, and at the end of the input. It returns what
+// receives the items.
 // acc is the serde of the accumulators; changed may be nil: what has got an item is written.
 func GlobalMerge[T any, K comparable, A any](c *chain.Chain, id int, name string, w chain.Writer[Part[A]], keys serde.Serde[K], acc serde.Serde[A], key func(v *T) K,
 	add func(acc *A, v *T, time int64), clone func(*T) (*T, error), changed func(old, now *A) bool,
 ) chain.Emit[T] {
 	g := &globalMergeOp[T, K, A]{
-		key: key, keys: keys, acc: acc, add: add, clone: clone, changed: changed, w: w,
+		key: key, keys: keys, acc: acc, add: add, clone: clone, changed: changed, w: w, at: exec.MinTime,
 		state: state.NewMap(name, c.RT.Groups(), keys, groupedSerde(acc)),
 	}
 	c.Add(id, g)
@@ -100,6 +102,12 @@ type globalMergeOp[T any, K comparable, A any] struct {
 	enc     []byte
 	part    Part[A]
 	own     K // a local one would escape into the table, an allocation an item
+
+	// at is the event time. At the end of the input, the key groups below ended have been written, and rest
+	// is what is left of the next one.
+	at    int64
+	ended int
+	rest  []heldKey[K]
 }
 
 func (g *globalMergeOp[T, K, A]) Tables() []exec.StateTable { return []exec.StateTable{g.state} }
@@ -142,20 +150,76 @@ func (g *globalMergeOp[T, K, A]) Flush() error {
 		if g.changed != nil && s.known && !g.changed(&s.sent, &s.acc) {
 			continue
 		}
-		if g.changed != nil {
-			s = g.state.Update(h.group, &h.key)
-			if err := serde.CloneInto(g.acc, &s.sent, &s.acc); err != nil {
-				return fmt.Errorf("global merge: %w", err)
-			}
-			s.known = true
-		}
-		g.enc = g.keys.Append(g.enc[:0], &h.key)
-		g.part = Part[A]{From: int64(h.group), Acc: s.acc}
-		if err := g.w.PutKeyed(g.w.GroupOf(g.enc), g.enc, &g.part, s.time); err != nil {
+		if err := g.write(h, s, s.time); err != nil {
 			return err
 		}
 	}
 	clear(g.held)
 	g.held = g.held[:0]
 	return nil
+}
+
+// write writes what a key group has of a key.
+func (g *globalMergeOp[T, K, A]) write(h *heldKey[K], s *grouped[A], time int64) error {
+	if g.changed != nil {
+		s = g.state.Update(h.group, &h.key)
+		if err := serde.CloneInto(g.acc, &s.sent, &s.acc); err != nil {
+			return fmt.Errorf("global merge: %w", err)
+		}
+		s.known = true
+	}
+	g.enc = g.keys.Append(g.enc[:0], &h.key)
+	g.part = Part[A]{From: int64(h.group), Acc: s.acc}
+	return g.w.PutKeyed(g.w.GroupOf(g.enc), g.enc, &g.part, time)
+}
+
+// Advance writes, at the end of the input, what changed has held back, in the order of the key groups and of
+// the encoded keys. What has been written is in the state, so that a call after a restart writes the others.
+func (g *globalMergeOp[T, K, A]) Advance(w int64, m *exec.Meter) (bool, error) {
+	if w < exec.MaxTime || g.changed == nil {
+		g.at = max(g.at, w)
+		return true, nil
+	}
+	if err := g.Flush(); err != nil {
+		return false, err
+	}
+	for ; g.ended < g.state.Groups(); g.ended++ {
+		if g.rest == nil {
+			g.rest = g.behind(g.ended)
+		}
+		for len(g.rest) > 0 {
+			h := &g.rest[0]
+			g.rest = g.rest[1:]
+			s := g.state.Get(h.group, &h.key)
+			if s == nil {
+				continue // its key group has moved away
+			}
+			if err := g.write(h, s, max(s.time, g.at)); err != nil {
+				return false, err
+			}
+			if m.Units++; m.Over() {
+				return false, nil
+			}
+		}
+		g.rest = nil
+	}
+	return true, nil
+}
+
+// behind returns the keys of a key group of which the newest value has not been written.
+func (g *globalMergeOp[T, K, A]) behind(group int) (keys []heldKey[K]) {
+	var sent []byte
+	g.state.Range(group, func(key *K, s *grouped[A]) bool {
+		g.enc, sent = g.acc.Append(g.enc[:0], &s.acc), g.acc.Append(sent[:0], &s.sent)
+		if !s.known || !bytes.Equal(g.enc, sent) {
+			keys = append(keys, heldKey[K]{group, *key})
+		}
+		return true
+	})
+	return keys
+}
+
+// Stand implements chain.Advancer. Key groups may have come.
+func (g *globalMergeOp[T, K, A]) Stand(w int64) {
+	g.at, g.ended, g.rest = max(g.at, w), 0, nil
 }
