@@ -17,7 +17,8 @@ const checkEvery = 64
 // all items of a key in. The flow comes from a source, or from one through Forward. The partitions
 // are the key groups of the state, and so they bound the stage's parallelism. Event time moves with
 // each batch of the source: an Eager window has a result for each of them that changes it, and not
-// one a commit.
+// one a commit. It is that of the task's partitions alone: when all of them are Idle it stops, so windows there
+// stay open, and their results may be late for the stages behind. Use KeyBy if partitions are idle for long.
 //
 // Streams that meet in one operator are all KeyAhead, with one partition function, or none of them is.
 //

@@ -12,10 +12,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// quiet is a source whose partition 0 has one item a ms and whose others have nothing: they are
-// idle, until done returns true. Partition 0 waits then as well.
+// quiet is a source whose partition 0 has one item a ms and whose others have nothing, or with one their
+// negative number: they are idle, until done returns true. Partition 0 waits then as well.
 type quiet struct {
 	items, partitions int64
+	one               bool
 	done              func() bool
 }
 
@@ -35,6 +36,10 @@ func (p *quietPart) Read(b *operators.Batch[int64], most int, now int64) (operat
 		for ; most > 0 && p.at < p.items; most, p.at = most-1, p.at+1 {
 			b.Append(p.at, p.at)
 		}
+		return operators.Status{State: operators.More}, nil
+	case p.id > 0 && p.one && p.at == 0:
+		b.Append(-p.id, 0)
+		p.at++
 		return operators.Status{State: operators.More}, nil
 	case p.done():
 		return operators.Status{State: operators.Ended}, nil
@@ -87,5 +92,45 @@ func TestIdlePartitionHoldsNothing(t *testing.T) {
 				require.Zero(t, report.Behind)
 			})
 		}
+	}
+}
+
+// Operators in the stage of the source have the event time of their task's partitions: if all of them are idle,
+// a window stays open until one of them continues or ends, although other tasks are far ahead.
+func TestIdleTaskStandsStill(t *testing.T) {
+	for _, parallelism := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d tasks", parallelism), func(t *testing.T) {
+			closed, came := 0, -1
+			src := &quiet{items: 20_500, partitions: 2, one: true}
+			src.done = func() bool { return closed == 20 }
+			job := operators.NewJob("idle")
+			in := operators.KeyAhead(operators.FromSource(job, "in", src, serde.Int64), serde.Bool, func(v *int64) bool { return *v < 0 }, func(k *bool) int {
+				if *k {
+					return 1
+				}
+				return 0
+			})
+			operators.ToSink(operators.CountWindows(in, operators.Tumbling(time.Second)), "out",
+				operators.FuncSink(func(b *operators.Batch[operators.KV[bool, operators.Windowed[int64]]]) error {
+					for i := range b.Items {
+						if b.Items[i].Key {
+							came = closed
+						} else {
+							closed++
+						}
+					}
+					return nil
+				}))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			_, err = optest.Run(plan, optest.Options{Parallelism: parallelism, MaxSteps: 200_000})
+			require.NoError(t, err)
+			require.Equal(t, 21, closed)
+			if parallelism == 1 {
+				require.Less(t, came, 5, "it shares a task with a partition that is not idle")
+			} else {
+				require.GreaterOrEqual(t, came, 20)
+			}
+		})
 	}
 }

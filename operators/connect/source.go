@@ -52,6 +52,12 @@ const (
 	// this partition, whether it shares a task with others or not, as long as another one is not
 	// idle; when all that have not ended are idle, it stops. What an idle partition returns later
 	// may be late.
+	//
+	// Operators in the stage of the source (KeyAhead) have the event time of the partitions of their task:
+	// where all of these are idle it stops, whatever other tasks read, and their windows stay open until one
+	// continues or ends. Stages behind do not wait for them. A source that knows how far time has come
+	// in a partition without items, as by a heartbeat, returns Waiting instead of Idle and lets Watermark
+	// rise.
 	Idle
 	// Ended: there is nothing, for ever.
 	Ended

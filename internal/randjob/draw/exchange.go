@@ -15,8 +15,8 @@ func (d *drawing) exchange() {
 			n.Count, n.Point = pick(d, 0, 1, 2, 3, 10), pick(d, 0, 0, 1, 2, 5)
 		case n.Op == model.Aggregate && !n.InOrder && d.chance(90):
 			d.instead(func() { d.j.Nodes[i].Global, d.j.Nodes[i].Ref = true, d.rng.IntN(2) })
-		case n.Op == model.KeyBy && d.chance(60):
-			gather := d.chance(50) && d.j.Hold == 0
+		case n.Op == model.KeyBy && d.chance(60) && d.j.Hold == 0: // at a hold, a task of idle partitions stands
+			gather := d.chance(50)
 			d.instead(func() {
 				if gather {
 					d.j.Gather(i)
