@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,6 +54,34 @@ func (g gate) Open(p int) (operators.Partition[int64], error) {
 type gatePartition struct {
 	operators.Partition[int64]
 	gate gate
+}
+
+// following is a source whose partition 1 has nothing more until partition 0 has ended.
+type following struct {
+	operators.Source[int64]
+	ended *atomic.Bool
+}
+
+func (f following) Open(p int) (operators.Partition[int64], error) {
+	part, err := f.Source.Open(p)
+	return followingPartition{part, p, f.ended}, err
+}
+
+type followingPartition struct {
+	operators.Partition[int64]
+	number int
+	ended  *atomic.Bool
+}
+
+func (p followingPartition) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
+	if p.number == 1 && !p.ended.Load() {
+		return operators.Status{State: operators.Waiting, Due: now + 1}, nil
+	}
+	st, err := p.Partition.Read(b, most, now)
+	if p.number == 0 && st.State == operators.Ended {
+		p.ended.Store(true)
+	}
+	return st, err
 }
 
 func (p gatePartition) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
@@ -149,49 +178,62 @@ func TestSavepoint(t *testing.T) {
 }
 
 // Tasks of one source have watermarks of their own, and begin from a savepoint with them: a late item of the one
-// that is ahead changes a window that has closed there, within the lateness, as if there were no savepoint.
+// that is ahead changes a window that has closed there, within the lateness, as if there were no savepoint, and does
+// not count behind it. So it is if one task takes what both had, and has the watermark of the other.
 func TestSavepointBesideSources(t *testing.T) {
-	want := []string{"0 1 1", "0 1 2", "0 101 3", "100 1 1", "200 1 1", "300 101 1", "40 1 1"}
 	for _, protocol := range []string{"fused", "marker", "txn"} {
-		t.Run(protocol, func(t *testing.T) {
-			dir := t.TempDir()
-			file, copied := filepath.Join(dir, "out"), filepath.Join(dir, "copied")
-			g := gate{optest.Items(0,
-				[]optest.Timed[int64]{optest.At(0, int64(1)), optest.At(50, int64(1)), optest.At(100, int64(1)), optest.At(5, int64(1)), optest.At(200, int64(1))},
-				[]optest.Timed[int64]{optest.At(0, int64(101)), optest.At(5, int64(101)), optest.At(10, int64(101)), optest.At(300, int64(101))},
-			), new(atomic.Bool), 3}
-			plan := func(file string) *operators.Plan {
-				job := operators.NewJob("beside")
-				keys := operators.KeyAhead(operators.FromSource(job, "keys", g, serde.Int64), serde.Int64, self, func(k *int64) int { return int(*k / 100) })
-				counts := operators.CountWindows(keys, operators.Tumbling(20*time.Millisecond), operators.Lateness(time.Second))
-				operators.ToSink(counts, "out", operators.FileSink(file, func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
-					return fmt.Appendf(dst, "%d %d %d\n", c.Value.Start, c.Key, c.Value.Value)
-				}, false))
-				p, err := job.Plan()
-				require.NoError(t, err)
-				return p
+		for _, lateness := range []time.Duration{time.Second, 0} {
+			for _, parallelism := range []int{2, 1} {
+				t.Run(fmt.Sprintf("%s, lateness %v, then %d tasks", protocol, lateness, parallelism), func(t *testing.T) {
+					besideSources(t, protocol, lateness, parallelism)
+				})
 			}
-			o := tasks.Options{Parallelism: 2, Groups: 2, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, Checkpoints: storetest.NewMem()}
-			job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan(file), o)
-			require.NoError(t, err)
-			require.Eventually(t, func() bool {
-				s := job.Status()
-				return s[0].Watermark == 100 && s[1].Watermark == 10
-			}, time.Minute, time.Millisecond)
-			m, err := job.Savepoint(t.Context(), "one", false)
-			require.NoError(t, err)
-			upTo(t, m, file, copied)
-			g.open.Store(true)
-			require.NoError(t, job.Wait())
-			sameRows(t, want, lines(t, file))
-
-			o.Name, o.From = "second", "one"
-			job, err = tasks.Start(t.Context(), mem.New(mem.Options{}), plan(copied), o)
-			require.NoError(t, err)
-			require.NoError(t, job.Wait())
-			sameRows(t, want, lines(t, copied))
-		})
+		}
 	}
+}
+
+func besideSources(t *testing.T, protocol string, lateness time.Duration, parallelism int) {
+	want := []string{"0 1 1", "0 101 3", "100 1 1", "200 1 1", "300 101 1", "40 1 1"}
+	if lateness > 0 {
+		want = slices.Insert(want, 1, "0 1 2")
+	}
+	dir := t.TempDir()
+	file, copied := filepath.Join(dir, "out"), filepath.Join(dir, "copied")
+	items := optest.Items(0,
+		[]optest.Timed[int64]{optest.At(0, int64(1)), optest.At(50, int64(1)), optest.At(100, int64(1)), optest.At(5, int64(1)), optest.At(200, int64(1))},
+		[]optest.Timed[int64]{optest.At(0, int64(101)), optest.At(5, int64(101)), optest.At(10, int64(101)), optest.At(300, int64(101))},
+	)
+	plan := func(src operators.Source[int64], file string) *operators.Plan {
+		job := operators.NewJob("beside")
+		keys := operators.KeyAhead(operators.FromSource(job, "keys", src, serde.Int64), serde.Int64, self, func(k *int64) int { return int(*k / 100) })
+		counts := operators.CountWindows(keys, operators.Tumbling(20*time.Millisecond), operators.Lateness(lateness))
+		operators.ToSink(counts, "out", operators.FileSink(file, func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
+			return fmt.Appendf(dst, "%d %d %d\n", c.Value.Start, c.Key, c.Value.Value)
+		}, false))
+		p, err := job.Plan()
+		require.NoError(t, err)
+		return p
+	}
+	g := gate{items, new(atomic.Bool), 3}
+	o := tasks.Options{Parallelism: 2, Groups: 2, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, Checkpoints: storetest.NewMem()}
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan(g, file), o)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s := job.Status()
+		return s[0].Watermark == 100 && s[1].Watermark == 10
+	}, time.Minute, time.Millisecond)
+	m, err := job.Savepoint(t.Context(), "one", false)
+	require.NoError(t, err)
+	upTo(t, m, file, copied)
+	g.open.Store(true)
+	require.NoError(t, job.Wait())
+	sameRows(t, want, lines(t, file))
+
+	o.Name, o.From, o.Parallelism = "second", "one", parallelism
+	job, err = tasks.Start(t.Context(), mem.New(mem.Options{}), plan(following{items, new(atomic.Bool)}, copied), o)
+	require.NoError(t, err)
+	require.NoError(t, job.Wait())
+	sameRows(t, want, lines(t, copied))
 }
 
 // What cannot be done is refused with a reason, and leaves the job as it was.

@@ -137,11 +137,15 @@ var table = []row{
 		why: "it orders times and keys only",
 	},
 	{
+		path: "operators/internal/estimate", clockless: true, may: []string{"operators/exec"},
+		why: "it knows numbers of items and bytes, and no table",
+	},
+	{
 		path: "operators/internal/timehome", clockless: true, may: []string{"operators/exec"},
 		why: "it stores bytes in the order of time and knows no table",
 	},
 	{
-		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/estimate", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{

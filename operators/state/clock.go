@@ -26,6 +26,7 @@ type PaneClock[K comparable] struct {
 	disk     *paneScan[K]         // instead of timers, if panes use a Home
 	cursors  *Cursors[K]
 	w        int64
+	ahead    int64 // the highest cursor, when w was set
 	name     string
 	closed   bool // a window, in this call; the newest is that of key that ends at closing
 	closing  int64
@@ -53,7 +54,7 @@ func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, late
 		name: name, Finder: panes.NewFinder(win), lateness: lateness, op: op, timed: op,
 		fires: timerqueue.New(groups, keys), drops: timerqueue.New(groups, keys),
 		cursors: NewCursors(name, groups, keys),
-		w:       exec.MinTime,
+		w:       exec.MinTime, ahead: exec.MinTime,
 	}
 }
 
@@ -61,25 +62,38 @@ func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, late
 func (p *PaneClock[K]) Watermark() int64 { return p.w }
 
 // Stand sets the event time after a restore.
-func (p *PaneClock[K]) Stand(w int64) { p.w = max(p.w, w) }
+func (p *PaneClock[K]) Stand(w int64) { p.w, p.ahead = max(p.w, w), p.cursors.highest() }
+
+// At returns the event time that the windows of a key have reached. It is that of the clock, unless the key
+// group comes, by a savepoint, from a task that was further on: then up to its cursor they have fired.
+func (p *PaneClock[K]) At(group int, key *K) int64 {
+	if p.ahead <= p.w {
+		return p.w
+	}
+	return max(p.w, p.cursors.Fired(group, 0, key))
+}
 
 // Cursors returns the clock's state, which must be restored before the panes.
 func (p *PaneClock[K]) Cursors() exec.StateTable { return p.cursors.fired }
 
-// Locate finds the pane of time t and returns where it counts.
-func (p *PaneClock[K]) Locate(t int64) (pane int64, where panes.Place) {
+// Locate finds the pane of time t and returns where it counts for a key.
+func (p *PaneClock[K]) Locate(group int, key *K, t int64) (pane int64, where panes.Place) {
 	p.Find(t)
-	return p.Pane, p.Place(p.w, p.lateness)
+	return p.Pane, p.Place(p.At(group, key), p.lateness)
 }
 
 // Created sets the timers that a new pane of a key needs; locate was called for it. key must not
 // alias an item.
 func (p *PaneClock[K]) Created(group int, key K) {
-	first := p.First
-	if first <= p.w {
+	first, w := p.First, p.w
+	if p.ahead > w {
+		p.key = key
+		w = p.At(group, &p.key)
+	}
+	if first <= w {
 		// Windows of this pane that have closed must not fire for it. A restart would not know:
-		// nothing needs to have fired at w.
-		first = p.Windows.After(p.w)
+		// nothing needs to have fired at w. A cursor that is further on stays.
+		first = p.Windows.After(w)
 		p.cursors.Set(group, 0, p.w, nil)
 	}
 	if p.disk != nil {

@@ -76,6 +76,17 @@ func (c *Cursors[K]) Fired(group int, clock uint8, key *K) int64 {
 	return x.time
 }
 
+// highest returns the time of the cursor that is furthest on.
+func (c *Cursors[K]) highest() int64 {
+	most := exec.MinTime
+	for g := range c.fired.Groups() {
+		if t, ok := c.stands(g); ok {
+			most = max(most, t)
+		}
+	}
+	return most
+}
+
 // passed reports whether a key group's cursor has passed a window of an encoded key.
 func (c *Cursors[K]) passed(group int, end int64, key []byte) bool {
 	x := c.fired.Get(group, &onlyClock)

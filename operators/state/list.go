@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -26,7 +27,7 @@ type List[K comparable, V any] struct {
 	index   Index[K, list[V]]
 	dirty   []*listEntry[K, V]
 	changes int // values added or removed since the last Changes
-	due     pending
+	due     estimate.Changes
 	spare   []list[V]
 	n       int // values
 	scratch []byte
@@ -247,14 +248,14 @@ func (m *List[K, V]) Bytes() int {
 }
 
 // Pending implements StateTable.
-func (m *List[K, V]) Pending() int { return m.due.bytes(m.changes) }
+func (m *List[K, V]) Pending() int { return m.due.Bytes(m.changes) }
 
 // Changes appends what has changed since the last call: for each key the removed values, then the
 // added ones.
 func (m *List[K, V]) Changes(table int, out *exec.Output) {
-	items, before := m.changes, total(out)
+	items, before := m.changes, estimate.Total(out)
 	defer func() {
-		m.due.were(items, total(out)-before)
+		m.due.Were(items, estimate.Total(out)-before)
 		m.changes = 0
 	}()
 	for _, le := range m.dirty {

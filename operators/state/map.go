@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -25,7 +26,7 @@ type Map[K comparable, V any] struct {
 	ends  *ends // when the values end; nil: they do not
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
-	due   pending
+	due   estimate.Changes
 	n     int
 	size  int
 	// restored is called, if the table is in memory, for every entry at Restored, in the order of
@@ -270,7 +271,7 @@ func (m *Map[K, V]) perEntry() int {
 }
 
 // Pending implements StateTable.
-func (m *Map[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
+func (m *Map[K, V]) Pending() int { return m.due.Bytes(len(m.dirty)) }
 
 // putOp returns the operation that puts a value: logged says that the log has a value for its key.
 func putOp(logged bool) byte {
@@ -282,8 +283,8 @@ func putOp(logged bool) byte {
 
 // Changes appends what has changed since the last call.
 func (m *Map[K, V]) Changes(table int, out *exec.Output) {
-	items, before := len(m.dirty), total(out)
-	defer func() { m.due.were(items, total(out)-before) }()
+	items, before := len(m.dirty), estimate.Total(out)
+	defer func() { m.due.Were(items, estimate.Total(out)-before) }()
 	if m.home != nil && m.pace != nil {
 		m.pace.sweep()
 	}

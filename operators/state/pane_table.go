@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/watermark"
 )
@@ -28,7 +29,7 @@ type PaneTable[K comparable, A any] struct {
 	index   Index[K, Panes[A]]
 	// dirty holds the panes touched since the last Changes, in that order.
 	dirty []dirtyPane[K, A]
-	due   pending
+	due   estimate.Changes
 	// spare has returned slices of panes, by the logarithm of their capacity.
 	spare [8][][]Pane[A]
 	n     int
@@ -241,12 +242,12 @@ func (m *PaneTable[K, A]) Bytes() int {
 }
 
 // Pending implements StateTable.
-func (m *PaneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
+func (m *PaneTable[K, A]) Pending() int { return m.due.Bytes(len(m.dirty)) }
 
 // Changes implements StateTable.
 func (m *PaneTable[K, A]) Changes(table int, out *exec.Output) {
-	items, before := len(m.dirty), total(out)
-	defer func() { m.due.were(items, total(out)-before) }()
+	items, before := len(m.dirty), estimate.Total(out)
+	defer func() { m.due.Were(items, estimate.Total(out)-before) }()
 	for _, d := range m.dirty {
 		p := d.e.V.At(d.end)
 		p.touched = false

@@ -93,8 +93,8 @@ func (m *Manifest) Whole(s *Stage, group int, at sharedlog.LSN) error {
 	return nil
 }
 
-// Time returns the watermark with which a task begins that owns key groups: what it has from tasks that were
-// further on may be late there.
+// Time returns the watermark with which a task begins that owns key groups. What it has from tasks that were
+// further on has fired windows above it, as their cursors say.
 func (s *Stage) Time(groups []int) int64 {
 	if len(s.Watermarks) != s.Groups || len(groups) == 0 {
 		return s.Watermark

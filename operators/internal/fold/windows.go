@@ -159,7 +159,7 @@ func (w *Windows[K, A]) timeOf(e *state.PaneEntry[K, A]) int64 {
 	if w.keyed != nil {
 		return w.keyed.clock(e).At(w.keyed.w)
 	}
-	return w.clock.Watermark()
+	return w.clock.At(int(e.Group), &e.Key)
 }
 
 func (w *Windows[K, A]) Drop(group int, key *K, from, to int64) bool {
@@ -284,7 +284,7 @@ func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time
 	return func(b *item.Batch[item.KV[K, T]]) error {
 		for i := range b.Items {
 			kv, t := &b.Items[i], b.Times[i]
-			pane, where := w.clock.Locate(t)
+			pane, where := w.clock.Locate(b.Group, &kv.Key, t)
 			s := w.pane(b.Group, &kv.Key, pane, where, t)
 			if s == nil {
 				if err := sendLateItem(lates, where, b, i); err != nil {
@@ -330,7 +330,7 @@ func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), 
 	return func(b *item.Batch[item.KV[K, item.Pane[A]]]) error {
 		for i := range b.Items {
 			kv := &b.Items[i]
-			pane, where := w.clock.Locate(kv.Value.End - 1)
+			pane, where := w.clock.Locate(b.Group, &kv.Key, kv.Value.End-1)
 			acc := w.pane(b.Group, &kv.Key, pane, where, b.Times[i])
 			if acc == nil {
 				if err := sendLateItem(lates, where, b, i); err != nil {
