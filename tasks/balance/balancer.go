@@ -226,10 +226,13 @@ type reading struct {
 }
 
 // sample sets the items of each group. An instance that has started since the last reading has sent what
-// it shows. The first sample has no items.
+// it shows. One that does not answer, because its worker does not, counts when it does. The first sample
+// has no items.
 func (m *meter) sample(streams []string, all []status.Snapshot, s *route.Sample) {
-	before, first := m.read, m.read == nil
-	m.read = make(map[sender]reading, len(all))
+	first := m.read == nil
+	if first {
+		m.read = make(map[sender]reading, len(all))
+	}
 	for i := range all {
 		t := &all[i]
 		for k := range t.Sent {
@@ -238,10 +241,10 @@ func (m *meter) sample(streams []string, all []status.Snapshot, s *route.Sample)
 				continue
 			}
 			from := sender{t.Stage, t.Task, out.Stream}
-			m.read[from] = reading{t.Instance, out.ByGroup}
-			if was := before[from]; !first {
+			if was := m.read[from]; !first {
 				was.add(s.Items, t.Instance, out.ByGroup)
 			}
+			m.read[from] = reading{t.Instance, out.ByGroup}
 		}
 	}
 }

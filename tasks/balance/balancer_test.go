@@ -2,6 +2,8 @@ package balance
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -113,6 +116,96 @@ func TestLook(t *testing.T) {
 		Degree: 2.0 / 3, Extra: p.Extra, PlannedDegree: 1, Moves: []Move{{0, 0, 1, 10}},
 	}, p)
 	require.InDelta(t, 0.2, p.Extra, 1e-9)
-	_, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: []float64{1, 2, 3}}, j.Layout(), 1, at(100), at(110))
-	require.EqualError(t, err, `stage "sums" has 2 tasks, and there are 3 task weights`)
+	for n, shares := range map[int][]float64{3: {1, 2, 3}, 1: {1}} {
+		_, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: shares}, j.Layout(), 1, at(100), at(110))
+		require.EqualError(t, err, fmt.Sprintf(`stage "sums" has 2 tasks, and there are %d task weights`, n))
+	}
+	p, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: []float64{3, 1}}, j.Layout(), 1, at(100), at(110))
+	require.NoError(t, err)
+	require.InDelta(t, 0.5, p.Degree, 1e-9, "a third of 60 is 20, and the other one has 40")
+	require.InDelta(t, 0.6, p.Extra, 1e-9)
+	require.Greater(t, p.PlannedDegree, 0.7)
+	require.Less(t, p.PlannedExtra, 0.25)
+}
+
+// Samples are taken each second, however seldom there is to be a step, and task weights count while there are
+// as many tasks.
+func TestSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &uneven{begin: time.Now(), owner: []int{0, 0, 0, 1}}
+		b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "weight", When: route.When{Every: 20_000}, Shares: []float64{1, 2, 3}})
+		require.NoError(t, err)
+		stop, over := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			b.Run(t.Context(), stop)
+		}()
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		st := b.State()
+		require.Equal(t, "its time has not come", st.Why)
+		require.InDelta(t, 1.0/3, st.Degree, 1e-9)
+		require.InDelta(t, 1.0/3, st.Mean, 1e-9)
+		require.Equal(t, []int64{6000, 2000}, st.ByTask)
+		close(stop)
+		<-over
+	})
+}
+
+// answering is a job whose rescales end at once, as they are told to.
+type answering struct {
+	uneven
+	result *rescale.Result
+	err    error
+	asked  []rescale.Request
+}
+
+func (j *answering) Rescale(_ context.Context, r rescale.Request) (*rescale.Result, error) {
+	j.asked = append(j.asked, r)
+	return j.result, j.err
+}
+
+// A state has each step with what became of it, and a sample without items says nothing about the degree.
+func TestStepsAreCounted(t *testing.T) {
+	j := &answering{uneven: uneven{owner: []int{0, 0, 0, 1}}}
+	b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count"})
+	require.NoError(t, err)
+	b.decided(&route.Decision{Degree: 0, Why: "too few items"}, []int64{0, 0})
+	b.decided(&route.Decision{Degree: 0.5, Measured: true}, []int64{7, 1})
+	b.decided(&route.Decision{Degree: 0.25, Measured: true}, []int64{1, 1})
+	before := b.State()
+	require.Equal(t, 0.375, before.Mean)
+	s, d := &route.Sample{Tasks: 2, Owners: []int{0, 0, 0, 1}}, &route.Decision{Owners: []int{0, 0, 1, 1}, Degree: 0.5, Planned: 1}
+	for _, c := range []struct {
+		ms     float64
+		err    error
+		closed bool
+	}{{ms: 30}, {ms: 10}, {err: fmt.Errorf("no: %w", rescale.ErrChanged)}, {err: runtime.ErrEnded}, {err: rescale.ErrStageEnded}, {ms: 90, closed: true}, {err: errors.New("the log is full")}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if c.closed {
+			cancel()
+		}
+		j.result, j.err = &rescale.Result{GroupsMoved: 3, SettledMS: c.ms}, c.err
+		b.step(ctx, s, d)
+		cancel()
+	}
+	require.Equal(t, rescale.Request{Stage: "sums", Tasks: 2, Owners: d.Owners, Have: s.Owners, ID: "balance"}, j.asked[0])
+	b.decided(&route.Decision{Degree: 1, Measured: true}, []int64{2, 2})
+	st := b.State()
+	require.Equal(t, 2, st.Switches)
+	require.Equal(t, 6, st.MovedGroups)
+	require.Equal(t, 40.0, st.SettledMS)
+	require.Equal(t, 30.0, st.SlowestMS)
+	require.Equal(t, 1, st.Void)
+	require.Equal(t, "the log is full", st.Error)
+	require.Equal(t, &Step{rescale.Result{GroupsMoved: 3, SettledMS: 10}, 0.5, 1}, st.Newest)
+
+	b.step(t.Context(), s, d) // another error
+	since := b.State().Since(&before)
+	require.Equal(t, 1.0, since.Mean)
+	require.Equal(t, []int64{2, 2}, since.ByTask)
+	require.Equal(t, []int64{10, 4}, b.State().ByTask)
+	require.Equal(t, 2, since.Switches)
+	require.Zero(t, b.State().Since(&st).Switches+b.State().Since(&st).MovedGroups+b.State().Since(&st).Void)
+	require.Zero(t, b.State().Since(&st).SettledMS)
 }

@@ -44,4 +44,5 @@ func TestMeter(t *testing.T) {
 	require.Equal(t, []int64{4, 3, 1}, read(of(0, 2, "left", 4, 3, 0), of(1, 1, "left", 0, 70, 51)), "task 0 was restarted")
 	require.Equal(t, []int64{3, 1, 8}, read(of(0, 2, "left", 7, 3, 0), of(0, 1, "right", 0, 1, 8)), "another producer; task 1 does not answer")
 	require.Equal(t, []int64{0, 0, 0}, read(of(0, 3, "left", 0, 0, 0), of(0, 1, "right", 0, 1, 2)), "one that starts does not count back")
+	require.Equal(t, []int64{2, 0, 9}, read(of(0, 3, "left", 2, 0, 0), of(1, 1, "left", 0, 70, 60)), "task 1 answers again")
 }
