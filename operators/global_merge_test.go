@@ -168,3 +168,23 @@ func TestGlobalMergeIsChecked(t *testing.T) {
 	_, err := job.Plan()
 	require.ErrorContains(t, err, `global merge "sums": the aggregator has no Merge`)
 }
+
+// What a key group has of a key has the time of its newest item.
+func TestGlobalPartsHaveTimes(t *testing.T) {
+	job := operators.NewJob("global")
+	src := operators.FromSource(job, "src", optest.Items(disorder, []optest.Timed[hit]{optest.At(5, hit{"a", 1}), optest.At(9, hit{"a", 1}), optest.At(7, hit{"a", 1})}), hitSerde)
+	parts := operators.GlobalParts(src, "parts", serde.String, byKey, summing(), nil)
+	newest, last := int64(0), int64(0)
+	operators.ToSink(parts, "out", operators.FuncSink(func(b *operators.Batch[operators.KV[string, operators.Part[int64]]]) error {
+		for i := range b.Items {
+			newest, last = max(newest, b.Times[i]), b.Items[i].Value.Acc
+		}
+		return nil
+	}))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	_, err = optest.Run(plan, optest.Options{CommitEvery: 100, NoReplay: true})
+	require.NoError(t, err)
+	require.EqualValues(t, 9, newest)
+	require.EqualValues(t, 3, last)
+}

@@ -194,3 +194,90 @@ func TestDivideAnything(t *testing.T) {
 		require.GreaterOrEqual(t, degree, before-3*lost)
 	})
 }
+
+// Free slots are with the tasks of all groups, in equal numbers.
+func TestSpread(t *testing.T) {
+	require.Equal(t, []int{0, 1, 2, 3, 0, 2}, Spread([]int{0, 1, 2, 3}, 2))
+	require.Equal(t, []int{0, 0, 1, 1, 0, 0, 0, 1, 1, 1}, Spread([]int{0, 0, 1, 1}, 6))
+	require.Equal(t, []int{1, 0}, Spread([]int{1, 0}, 0))
+}
+
+// While no items come, nothing is known: what is placed stays where it is.
+func TestDivideWithoutLoad(t *testing.T) {
+	places := []Place{{Single([]byte("a")), 8}, {Part{Group: 3, Sub: 4, N: 2}, 9}}
+	table, err := NewTable(0, 8, 3, places)
+	require.NoError(t, err)
+	owners := Spread(Hash(&Stage{Owners: make([]int, 8), Tasks: 2}), 3)
+	now, same := Divide(&Cut{Table: table, Have: owners, Owners: owners, Tasks: 2, Load: make([]int64, 11)})
+	require.Equal(t, places, same)
+	require.Equal(t, owners, now)
+}
+
+// Empty slots of tasks that leave are with tasks that stay.
+func TestDivideForFewerTasks(t *testing.T) {
+	table, err := NewTable(0, 4, 4, nil)
+	require.NoError(t, err)
+	have, load := []int{0, 1, 2, 3, 3, 2, 1, 0}, []int64{5, 5, 5, 5, 0, 0, 0, 0}
+	planned := Balance(have, 2, load, nil)
+	now, places := Divide(&Cut{Table: table, Have: have, Owners: planned, Tasks: 2, Load: load})
+	require.Empty(t, places)
+	require.Equal(t, planned, now)
+	require.True(t, complete(now, 2))
+}
+
+// A part is placed in a slot that its hash group's owner has already, so that nothing moves before the table
+// changes.
+func TestDivideUsesSlotsOfTheOwner(t *testing.T) {
+	table, err := NewTable(0, 2, 2, nil)
+	require.NoError(t, err)
+	p := zipf(1000, 0, 1)
+	for i, k := range p.keys {
+		if table.Group(exec.HashKey(k), k) == 1 {
+			p.loads[i] /= 10
+		}
+	}
+	for _, slots := range [][]int{{0, 1}, {1, 0}} {
+		have := append([]int{0, 1}, slots...)
+		_, places := Divide(&Cut{Table: table, Have: have, Owners: have, Tasks: 2, Load: p.of(table), Fine: p.fine(table, 10, true)})
+		require.NotEmpty(t, places)
+		require.Equal(t, 0, places[0].Group)
+		require.Equal(t, 0, have[places[0].Slot], "slots of %v", slots)
+	}
+}
+
+// What is known of keys counts within what their hash groups have: a placed key is no part of that, and what
+// the others leave of a group is spread over its sub-groups.
+func TestFineLoads(t *testing.T) {
+	a, b := Single([]byte("a")), Single([]byte("b"))
+	require.NotEqual(t, a.Home(8), b.Home(8))
+	table, err := NewTable(0, 8, 2, []Place{{b, 8}})
+	require.NoError(t, err)
+	load := slices.Repeat([]int64{160}, 10)
+	c := newCutter(&Cut{
+		Table: table, Have: make([]int, 10), Owners: make([]int, 10), Tasks: 1, Load: load,
+		Fine: Fine{Keys: []KeyLoad{{"b", 80}, {"a", 1000}}},
+	})
+	require.Equal(t, []key{{a, a.Home(8), a.sub(8), 160}}, c.keys, "no key has more than its group")
+	for sub, n := range c.parts {
+		switch {
+		case sub == a.sub(8):
+			require.EqualValues(t, 160, n)
+		case sub/Parts == a.Home(8):
+			require.Zero(t, n)
+		default:
+			require.EqualValues(t, 10, n)
+		}
+	}
+}
+
+// Plans with a slot more are made beside the plan that they continue, which stays as it is.
+func TestBetterLeavesThePlan(t *testing.T) {
+	p := zipf(2000, 1, 1)
+	table, err := NewTable(0, 8, 8, nil)
+	require.NoError(t, err)
+	have := Spread(Hash(&Stage{Owners: make([]int, 8), Tasks: 4}), 8)
+	cut := &Cut{Table: table, Have: have, Owners: have, Tasks: 4, Load: p.of(table), Fine: p.fine(table, 50, true)}
+	c := newCutter(cut)
+	require.NotNil(t, c.better())
+	require.Equal(t, newCutter(cut), c)
+}

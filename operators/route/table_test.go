@@ -165,6 +165,7 @@ func TestDiff(t *testing.T) {
 		c, err := less.Next(nil, with)
 		require.NoError(t, err)
 		require.Equal(t, b.Places(), append([]Place(nil), c.Places()...))
+		require.Equal(t, a.Epoch+2, c.Epoch)
 	})
 }
 
@@ -194,6 +195,10 @@ func TestTableRefused(t *testing.T) {
 		_, err := NewTable(1, c.groups, c.slots, c.places)
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, errTable)
+	}
+	for _, slots := range []int{0, 1} {
+		_, err := NewTable(1, MaxGroups-slots, slots, nil)
+		require.NoError(t, err, "as many as there may be")
 	}
 	table, err := NewTable(1, 8, 2, []Place{{key, 8}})
 	require.NoError(t, err)

@@ -1,0 +1,117 @@
+package timehome_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/operators/internal/timehome"
+	"tailrace.dev/tailrace/operators/optest"
+)
+
+// A Home of entries by time is a map of them: across drops of key groups, deletions by time, and sweeps.
+func TestHomeIsAMap(t *testing.T) {
+	const groups = 3
+	rapid.Check(t, func(t *rapid.T) {
+		below := optest.NewHome(7)
+		h, is := timehome.New(below, groups), map[string]string{}
+		require.Equal(t, 7, h.Limit())
+		floor := int64(-5) // entries are above it
+		row := func(label string) (key []byte, group int) {
+			k := rapid.IntRange(0, 5).Draw(t, label)
+			return fmt.Append(timehome.Key(nil, rapid.Int64Range(floor+1, floor+6).Draw(t, "time")), k), k % groups
+		}
+		sorted := func() (keys []string) {
+			for k := range is {
+				keys = append(keys, k)
+			}
+			slices.Sort(keys)
+			return keys
+		}
+		groupOf := func(key string) int { return int(key[len(key)-1]-'0') % groups }
+		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "do") {
+			default:
+				key, g := row("key")
+				value := fmt.Append(nil, i)
+				h.Put(g, key, value)
+				is[string(key)] = string(value)
+			case 0, 1:
+				key, g := row("key")
+				h.Delete(g, key)
+				delete(is, string(key))
+			case 2:
+				g := rapid.IntRange(0, groups-1).Draw(t, "group")
+				h.Drop(g)
+				for k := range is {
+					if groupOf(k) == g {
+						delete(is, k)
+					}
+				}
+			case 3:
+				from := rapid.Int64Range(floor, floor+6).Draw(t, "from")
+				to := rapid.Int64Range(from, floor+7).Draw(t, "to")
+				h.DeleteTimes(from, to)
+				for k := range is {
+					if at := timehome.Time([]byte(k)); from < at && at <= to {
+						delete(is, k)
+					}
+				}
+			case 4: // the first entry fires, and later deletions of it are one range
+				if keys := sorted(); len(keys) > 0 {
+					first := []byte(keys[0])
+					at := rapid.SampledFrom([]string{"", "\x00"}).Draw(t, "swept")
+					h.Sweep(first[:8], append(bytes.Clone(first[8:]), at...))
+					h.Delete(groupOf(keys[0]), first)
+					delete(is, keys[0])
+					h.Flush()
+					h.Sweep(nil, nil)
+				}
+			}
+			h.Flush()
+			key, g := row("read")
+			value, ok := h.Get(g, key, []byte("behind "))
+			want, has := is[string(key)]
+			require.Equal(t, has, ok)
+			require.Equal(t, "behind "+want, string(value))
+			_, ok = h.Get((g+1)%groups, key, nil)
+			require.False(t, ok, "it is of another key group")
+			from, to := timehome.Key(nil, floor+2), timehome.Key(nil, floor+5)
+			var all, some, wantAll, wantSome []string
+			h.All(from, to, func(g int, key, value []byte) bool {
+				require.Equal(t, groupOf(string(key)), g)
+				all = append(all, string(key)+string(value))
+				return true
+			})
+			h.Range(1, nil, nil, func(key, value []byte) bool {
+				some = append(some, string(key)+string(value))
+				return len(some) < 2
+			})
+			for _, k := range sorted() {
+				if k >= string(from) && k < string(to) {
+					wantAll = append(wantAll, k+is[k])
+				}
+				if groupOf(k) == 1 && len(wantSome) < 2 {
+					wantSome = append(wantSome, k+is[k])
+				}
+			}
+			require.Equal(t, wantAll, all)
+			require.Equal(t, wantSome, some)
+		}
+	})
+}
+
+// Keys are in the order of their times, also before 1970.
+func TestKeyAndTime(t *testing.T) {
+	var before []byte
+	for _, at := range []int64{-1 << 63, -1000, -1, 0, 1, 1000, 1<<63 - 1} {
+		key := timehome.Key([]byte{}, at)
+		require.Equal(t, at, timehome.Time(append(key, 9)))
+		require.Negative(t, bytes.Compare(before, key))
+		before = key
+	}
+}
