@@ -55,12 +55,18 @@ func TestParseRefuses(t *testing.T) {
 		_, err := Parse(whole[:i])
 		require.Equal(t, sharedlog.KindCorrupt, sharedlog.KindOf(err))
 	}
-	for kind, bad := range map[sharedlog.Kind][]byte{
-		sharedlog.KindCorrupt: append(End(1), 0),
-		sharedlog.KindVersion: {version, 4, 0, 0, 0, 0},
+	for _, c := range []struct {
+		bad  []byte
+		kind sharedlog.Kind
+	}{
+		{append(End(1), 0), sharedlog.KindCorrupt},
+		{[]byte{version, byte(Whole), 0, 0, 0, 0}, sharedlog.KindCorrupt},
+		{[]byte{version, byte(Whole), 0, 0, 0, 0, 0x80}, sharedlog.KindCorrupt},
+		{append(Refusal(), 0), sharedlog.KindCorrupt},
+		{[]byte{version, 4, 0, 0, 0, 0}, sharedlog.KindVersion},
 	} {
-		_, err := Parse(Seal(bad))
-		require.Equal(t, kind, sharedlog.KindOf(err))
+		_, err := Parse(Seal(c.bad))
+		require.Equal(t, c.kind, sharedlog.KindOf(err), "%x", c.bad)
 	}
 	_, err := Parse(Seal([]byte{version + 1, byte(None), 0, 0, 0, 0}))
 	require.Equal(t, sharedlog.KindVersion, sharedlog.KindOf(err))

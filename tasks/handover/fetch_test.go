@@ -62,6 +62,18 @@ func (w wire) Recv() ([]byte, error) {
 	}
 }
 
+// ended is another process that ends each stream with an error.
+type ended struct {
+	wire
+	why error
+}
+
+func (e ended) Open(context.Context, string, string) (copies.Stream, error) { return e, nil }
+
+func (e ended) Send([]byte) error { return io.EOF }
+
+func (e ended) Recv() ([]byte, error) { return nil, e.why }
+
 // asked returns the groups that were asked for and were not answered.
 func asked(t *testing.T, far wire) (groups []int) {
 	t.Helper()
@@ -109,6 +121,8 @@ func TestFetch(t *testing.T) {
 		require.False(t, ok)
 		require.ErrorIs(t, f.err, errSilent)
 		require.Equal(t, patience, time.Since(began))
+		synctest.Wait()
+		require.Equal(t, 3+framesAhead+1+1, pokes, "for each frame, and for the end")
 
 		for _, c := range []struct {
 			address string
@@ -126,6 +140,13 @@ func TestFetch(t *testing.T) {
 			require.False(t, ok)
 			require.ErrorContains(t, f.err, c.want)
 		}
+
+		why := errors.New("no such task")
+		f = &fetch{peers: ended{wire{}, why}, poke: func() {}, rest: []int{5}}
+		f.begin(t.Context())
+		_, ok = <-f.frames
+		require.False(t, ok)
+		require.Equal(t, why, f.err, "a request cannot be sent on a stream that has ended, and what comes says why")
 
 		near, _ = newWire(t.Context())
 		f = &fetch{peers: near, address: "far", job: "job", poke: func() {}, rest: []int{5}}
