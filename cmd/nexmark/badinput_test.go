@@ -94,6 +94,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "--query", "5", "--fail-at", "1s", "--fail-stage", "count"}, `q5 has no stage "count"; the stages are events, input, counts, best, rows`},
 		{[]string{"bench", "--query", "5", "--fail-at", "1s", "--fail-stage", "count", "--log", "127.0.0.1:1", "--submit"}, `has no stage "count"`},
 		{[]string{"bench", "--queries", "5,7", "--fail-at", "1s", "--fail-stage", "counts", "--duration", "2s"}, `q7 has no stage "counts"`},
+		{[]string{"bench", "--query", "1", "--link-rate", "1MiB"}, "--link-rate: of connections to a cluster; give --log"},
 		{[]string{"bench", "--wat"}, "unknown flag"},
 		{[]string{"bench", "5"}, `unexpected argument "5"`},
 		{[]string{"dance"}, `unknown command "dance"`},

@@ -103,6 +103,23 @@ func write(t *testing.T, w *writer[int64, int64], from, to int64) (position []by
 	return p
 }
 
+// Rows are sent when there are enough of them, not only at a commit, and the rest is not sent before.
+func TestRowsAreSentInBatches(t *testing.T) {
+	c := connect(t, redistest.Start(t))
+	w := opened(t, table(c, "batches"), nil)
+	require.NoError(t, w.Fence(alone()))
+	var b operators.Batch[kv]
+	for n := range int64(2*batch + 10) {
+		b.Items, b.Times = append(b.Items, kv{Key: 1, Value: operators.Part[int64]{From: 7, Acc: n}}), append(b.Times, n)
+	}
+	require.NoError(t, w.Write(&b))
+	require.Len(t, w.keys, 10)
+	require.EqualValues(t, 2*batch-1, read(t, c, "batches", 1))
+	_, err := w.Position(nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 2*batch+9, read(t, c, "batches", 1))
+}
+
 func alone() operators.Fence {
 	return operators.Fence{Check: func() (bool, error) { return true, nil }, Pause: func(int) error { return errors.New("no more time") }}
 }

@@ -58,3 +58,33 @@ func TestLink(t *testing.T) {
 	require.GreaterOrEqual(t, of.in.free.Sub(begin), 300*time.Millisecond)
 	require.GreaterOrEqual(t, of.out.free.Sub(begin), 300*time.Millisecond)
 }
+
+// A dialer whose options have a rate connects over a link, and one without a rate does not.
+func TestDialerHasALink(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close() // it is no server: a connection is all that the test needs
+		}
+	}()
+	for _, rate := range []int64{0, 1_000_000} {
+		made, err := NewDialer(Options{LinkRate: rate})
+		require.NoError(t, err)
+		_, err = made.Open(t.Context(), l.Addr().String(), "any")
+		require.Error(t, err)
+		d := made.(*grpcDialer)
+		if require.Equal(t, rate > 0, d.link != nil); d.link != nil {
+			d.link.out.mu.Lock()
+			require.NotZero(t, d.link.out.free, "what a client sends first was counted")
+			d.link.out.mu.Unlock()
+			require.EqualValues(t, rate, d.link.in.rate)
+		}
+		require.NoError(t, made.Close())
+	}
+}
