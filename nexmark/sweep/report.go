@@ -168,7 +168,7 @@ func (r *Report) HTML(w io.Writer) error {
 		}
 	}
 	return pageTemplate.Execute(w, map[string]any{
-		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": slices.Concat(Claims(r.Rows), rescaleClaims(every), grainClaims(every, r.Overlay), exchangeClaims(every)), "Sections": sections, "Cases": caseTable(every),
+		"Title": title(r.Spec), "Summary": r.Summary(), "Claims": slices.Concat(Claims(r.Rows), rescaleClaims(every), grainClaims(every, r.Overlay), exchangeClaims(every), scalingClaims(every)), "Sections": sections, "Cases": caseTable(every),
 		"Checks": checkTable(r.Rows), "Failed": r.failed(), "Facts": r.facts(), "Spec": string(r.Text), "Overlay": r.overlayText(),
 	})
 }
