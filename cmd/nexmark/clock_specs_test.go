@@ -8,6 +8,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/nexmark/sweep"
+	"tailrace.dev/tailrace/nexmark/sweep/specs"
 )
 
 // What the specs of Trilink's clocks measure has the right answers. A run takes one check of ten.
@@ -16,7 +17,7 @@ func TestClockSpecs(t *testing.T) {
 	env := &sweep.Env{Shared: func(name string) bool { return run.Lookup(name) != nil }}
 	n := 0
 	for _, name := range []string{"trilink-figure6", "trilink-figure14", "trilink-table10", "trilink-latency", "trilink-overhead", "quick-trilink-clocks"} {
-		text, ok := sweep.Builtin(name)
+		text, ok := specs.Text(name)
 		require.True(t, ok)
 		spec, err := sweep.Parse(name, text, known())
 		require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/sweep"
 	"tailrace.dev/tailrace/nexmark/sweep/overlay"
+	"tailrace.dev/tailrace/nexmark/sweep/specs"
 	"tailrace.dev/tailrace/nexmark/sweep/sysinfo"
 	protocols "tailrace.dev/tailrace/tasks/progress"
 )
@@ -75,7 +76,7 @@ Exit codes: 0 done, 1 some case failed or is void, 2 bad usage.`,
 				return usagef("unexpected argument %q: one SPEC", args[1])
 			}
 			if len(args) == 0 && !s.list {
-				return usagef("which spec? a YAML file, or one of %s", strings.Join(sweep.Builtins(), ", "))
+				return usagef("which spec? a YAML file, or one of %s", strings.Join(specs.Names(), ", "))
 			}
 			return nil
 		},
@@ -167,15 +168,15 @@ func known() sweep.Known {
 
 func (s *sweeps) print(args []string) error {
 	if len(args) == 1 {
-		text, ok := sweep.Builtin(args[0])
+		text, ok := specs.Text(args[0])
 		if !ok {
-			return usagef("there is no built-in spec %q; there are %s", args[0], strings.Join(sweep.Builtins(), ", "))
+			return usagef("there is no built-in spec %q; there are %s", args[0], strings.Join(specs.Names(), ", "))
 		}
 		_, err := os.Stdout.Write(text)
 		return err
 	}
-	for _, name := range sweep.Builtins() {
-		text, _ := sweep.Builtin(name)
+	for _, name := range specs.Names() {
+		text, _ := specs.Text(name)
 		spec, err := sweep.Parse(name, text, known())
 		if err != nil {
 			return err
@@ -240,12 +241,12 @@ func (s *sweeps) run(cmd *cobra.Command, name string) error {
 
 // specText reads a spec: built-in names take precedence over files.
 func specText(name string) ([]byte, error) {
-	if text, ok := sweep.Builtin(name); ok {
+	if text, ok := specs.Text(name); ok {
 		return text, nil
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, usagef("%w; give a YAML file, or one of %s", err, strings.Join(sweep.Builtins(), ", "))
+		return nil, usagef("%w; give a YAML file, or one of %s", err, strings.Join(specs.Names(), ", "))
 	}
 	return text, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/sweep"
+	"tailrace.dev/tailrace/nexmark/sweep/specs"
 )
 
 // The smoke sweep measures real cases and draws them; started again it has nothing left to do.
@@ -26,7 +27,7 @@ func TestSweepSmoke(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	rows, _, err := sweep.ReadRows(filepath.Join(dir, "rows.jsonl"))
 	require.NoError(t, err)
-	text, _ := sweep.Builtin("smoke")
+	text, _ := specs.Text("smoke")
 	spec, err := sweep.Parse("smoke", text, known())
 	require.NoError(t, err)
 	steps := sweep.NewPlan(spec, false).Steps()
@@ -212,8 +213,8 @@ func TestSweepUsage(t *testing.T) {
 // What the built-in specs rescale can be rescaled so.
 func TestBuiltinRescales(t *testing.T) {
 	checked := 0
-	for _, name := range sweep.Builtins() {
-		text, _ := sweep.Builtin(name)
+	for _, name := range specs.Names() {
+		text, _ := specs.Text(name)
 		spec, err := sweep.Parse(name, text, known())
 		require.NoError(t, err)
 		for _, step := range sweep.NewPlan(spec, false).Steps() {

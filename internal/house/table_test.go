@@ -395,7 +395,11 @@ var table = []row{
 		why: "a plot depends only on numbers; nexmark/sweep knows their meaning",
 	},
 	{
-		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/sweep/sysinfo", "nexmark/sweep/overlay", "nexmark/sweep/plot", "nexmark/workload"},
+		path: "nexmark/sweep/specs", clockless: true,
+		why: "a spec is a text",
+	},
+	{
+		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/sweep/sysinfo", "nexmark/sweep/overlay", "nexmark/sweep/plot", "nexmark/sweep/specs", "nexmark/workload"},
 		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{

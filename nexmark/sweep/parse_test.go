@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/script"
+	"tailrace.dev/tailrace/nexmark/sweep/specs"
 )
 
 // five has five protocols, and a few flags of bench.
@@ -67,7 +68,7 @@ check: off
 // Every built-in spec can be read with the first three protocols alone, and uses further ones where
 // they exist.
 func TestBuiltins(t *testing.T) {
-	names := Builtins()
+	names := specs.Names()
 	for _, figure := range []string{"figure7", "figure8", "figure9", "table2", "table4"} {
 		require.Contains(t, names, "quick-"+figure)
 		require.Contains(t, names, "paper-"+figure)
@@ -80,7 +81,7 @@ func TestBuiltins(t *testing.T) {
 	}
 	require.Contains(t, names, "smoke")
 	for _, name := range names {
-		text, ok := Builtin(name)
+		text, ok := specs.Text(name)
 		require.True(t, ok)
 		var steps [2]int
 		for i, n := range []int{3, 5} {
@@ -93,6 +94,6 @@ func TestBuiltins(t *testing.T) {
 			require.Greater(t, steps[1], steps[0], name)
 		}
 	}
-	_, ok := Builtin("slow")
+	_, ok := specs.Text("slow")
 	require.False(t, ok)
 }

@@ -15,6 +15,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/sweep/overlay"
+	"tailrace.dev/tailrace/nexmark/sweep/specs"
 )
 
 // Report draws rows. Its output depends on its fields only.
@@ -222,7 +223,7 @@ func (r *Report) facts() [][2]string {
 		high = max(high, row.Host.Load)
 	}
 	name := r.Spec.Name
-	if _, ok := Builtin(name); !ok {
+	if _, ok := specs.Text(name); !ok {
 		name = "spec.yaml"
 	}
 	command := "nexmark sweep " + name + " --out DIR"
