@@ -161,6 +161,10 @@ var table = []row{
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
 	{
+		path: "operators/watermark/chooser", pure: true, clockless: true,
+		why: "it decides from what was measured alone; a runtime measures, and appends what it decides",
+	},
+	{
 		path: "operators/ordered", pure: true, clockless: true, may: []string{"operators/exec"},
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
