@@ -501,3 +501,112 @@ func ExampleSideStream() {
 	// ann: new
 	// bob: new
 }
+
+func ExampleMergeKeyed() {
+	job := operators.NewJob("merge")
+	more := operators.FromSource(job, "more", optest.Items(0, []optest.Timed[hit]{optest.At(3, hit{"ann", 9})}), hitSerde)
+	all := operators.MergeKeyed(
+		operators.KeyBy(clicks(job), "by-name", serde.String, byKey),
+		operators.KeyBy(more, "more-by-name", serde.String, byKey))
+	show(job, windowRows(operators.AggregateWindows(all, operators.Tumbling(time.Second), summing())), same)
+	// Output:
+	// ann [0,1000) 17
+	// bob [0,1000) 7
+}
+
+func ExampleLeftJoinForeign() {
+	job := operators.NewJob("foreign")
+	src := operators.FromSource(job, "cantons", optest.Items(0, []optest.Timed[hit]{optest.At(0, hit{"Bern", 2})}), hitSerde)
+	cantons := operators.AsTable(operators.KeyBy(src, "by-town", serde.String, byKey))
+	show(job, operators.LeftJoinForeign(towns(job), cantons, "canton",
+		func(_, town *string) string { return *town },
+		func(_, town *string, canton *hit) string { return fmt.Sprint(*town, " ", canton != nil) }),
+		func(c *operators.Change[string, string]) string { return fmt.Sprint(c.Key, " ", c.Value, " ", c.Deleted) })
+	// Output:
+	// ann Bern true false
+	// ann Chur false false
+	// bob  true
+	// bob Bern true false
+}
+
+func ExampleFromText() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "words.txt")
+	if err := os.WriteFile(path, []byte("tea\nmilk\ntea\n"), 0o600); err != nil {
+		panic(err)
+	}
+	job := operators.NewJob("text")
+	show(job, operators.FromText(job, "words", path), same)
+	// Output:
+	// milk
+	// tea
+	// tea
+}
+
+func ExampleAggregate() {
+	job := operators.NewJob("aggregate")
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	sums := operators.Aggregate(byName, operators.Aggregator[hit, int64]{
+		Add: func(sum *int64, c *hit, _ int64) { *sum += c.N },
+	}, operators.InOrder())
+	show(job, sums, func(c *operators.Change[string, int64]) string { return fmt.Sprint(c.Key, " ", c.Value) })
+	// Output:
+	// ann 1
+	// ann 4
+	// ann 8
+	// bob 2
+	// bob 7
+}
+
+func ExampleLeftJoinBroadcast() {
+	job := operators.NewJob("broadcast")
+	prices := operators.FromSource(job, "prices", optest.Items(0, []optest.Timed[hit]{optest.At(0, hit{"1", 10})}), hitSerde)
+	table := operators.AsTable(operators.KeyBy(prices, "by-thing", serde.String, byKey))
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	show(job, operators.LeftJoinBroadcast(byName, table, "cost",
+		func(_ *string, c *hit) string { return fmt.Sprint(c.N) },
+		func(_ *string, c, price *hit) string {
+			if price == nil {
+				return fmt.Sprint(c.N, " has no price")
+			}
+			return fmt.Sprint(c.N, " for ", price.N)
+		}), showKV)
+	// Output:
+	// ann: 1 for 10
+	// ann: 3 has no price
+	// ann: 4 has no price
+	// bob: 2 has no price
+	// bob: 5 has no price
+}
+
+func ExampleFromJSON() {
+	type order struct {
+		Who string
+		At  int64
+	}
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	orders, rows := filepath.Join(dir, "orders.jsonl"), filepath.Join(dir, "rows.jsonl")
+	if err := os.WriteFile(orders, []byte(`{"Who":"ann","At":1}`+"\n"+`{"Who":"bob","At":2}`+"\n"), 0o600); err != nil {
+		panic(err)
+	}
+	job := operators.NewJob("json")
+	in := operators.FromJSON(job, "orders", orders, func(o *order) int64 { return o.At })
+	operators.ToJSON(operators.Filter(in, func(o *order) bool { return o.Who == "bob" }), "rows", rows)
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{})
+	}
+	text, err2 := os.ReadFile(rows)
+	fmt.Print(string(text), err, err2)
+	// Output:
+	// {"Who":"bob","At":2}
+	// <nil> <nil>
+}
