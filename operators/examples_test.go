@@ -521,7 +521,9 @@ func ExampleLeftJoinForeign() {
 	show(job, operators.LeftJoinForeign(towns(job), cantons, "canton",
 		func(_, town *string) string { return *town },
 		func(_, town *string, canton *hit) string { return fmt.Sprint(*town, " ", canton != nil) }),
-		func(c *operators.Change[string, string]) string { return fmt.Sprint(c.Key, " ", c.Value, " ", c.Deleted) })
+		func(c *operators.Change[string, string]) string {
+			return fmt.Sprint(c.Key, " ", c.Value, " ", c.Deleted)
+		})
 	// Output:
 	// ann Bern true false
 	// ann Chur false false
