@@ -63,7 +63,6 @@ type Core struct {
 	task, key Disorder
 	have      Choice
 	silent    int64 // before it there is no change
-	why       string
 }
 
 // New returns the core of a stage whose grain is have. It knows nothing of the past.
