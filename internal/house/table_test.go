@@ -133,6 +133,10 @@ var table = []row{
 		why: "it knows times and counts only",
 	},
 	{
+		path: "operators/internal/index", pure: true, clockless: true,
+		why: "it finds entries and knows neither their bytes nor any table",
+	},
+	{
 		path: "operators/internal/timerqueue", clockless: true, may: []string{"operators/serde"},
 		why: "it orders times and keys only",
 	},
@@ -145,7 +149,7 @@ var table = []row{
 		why: "it stores bytes in the order of time and knows no table",
 	},
 	{
-		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/estimate", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/estimate", "operators/internal/index", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{
@@ -189,7 +193,7 @@ var table = []row{
 		why: "it runs functions, and must not know what they do",
 	},
 	{
-		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/panes", "operators/internal/process", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
+		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/index", "operators/internal/panes", "operators/internal/process", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
 		why: "an operator knows the chain that it is in, but no job and no other operator",
 	},
 	{

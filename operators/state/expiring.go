@@ -45,7 +45,7 @@ func (x *Expiring[P, V]) find(group int, key *P) *mapEntry[P, V] {
 	if e == nil || e.V.dead {
 		return nil
 	}
-	if x.timers != nil && x.m.ends.of(e.Group, e.at).until <= x.now() {
+	if x.timers != nil && x.m.ends.Of(e.Group, e.At).until <= x.now() {
 		return nil
 	}
 	return e
@@ -67,7 +67,7 @@ func (x *Expiring[P, V]) Update(group int, key *P) *V {
 	}
 	x.m.touch(e)
 	if x.timers != nil {
-		x.extend(x.m.ends.of(e.Group, e.at))
+		x.extend(x.m.ends.Of(e.Group, e.At))
 	}
 	return &e.V.val
 }
@@ -88,7 +88,7 @@ func (x *Expiring[P, V]) Entry(group int, key *P) (own *P, v *V, created bool) {
 	if x.timers == nil {
 		return &e.Key, &e.V.val, created
 	}
-	end := x.m.ends.of(e.Group, e.at)
+	end := x.m.ends.Of(e.Group, e.At)
 	if created {
 		end.until = exec.MinTime
 		x.extend(end)
@@ -117,7 +117,7 @@ func (x *Expiring[P, V]) Put(group int, key *P, v *V) error {
 func (x *Expiring[P, V]) Delete(group int, key *P) {
 	if x.timers != nil {
 		if e := x.m.find(group, key); e != nil && !e.V.dead {
-			x.timers.Delete(group, key, x.m.ends.of(e.Group, e.at).armed)
+			x.timers.Delete(group, key, x.m.ends.Of(e.Group, e.At).armed)
 		}
 	}
 	x.m.Delete(group, key)
@@ -136,7 +136,7 @@ func (x *Expiring[P, V]) Advance(w int64, m *exec.Meter) (done bool, err error) 
 			continue // the entry was deleted
 		}
 		e := x.m.find(group, &x.key)
-		if end := x.m.ends.of(e.Group, e.at); end.until > t {
+		if end := x.m.ends.Of(e.Group, e.At); end.until > t {
 			x.m.touch(e)
 			end.armed = end.until
 			x.timers.Set(group, &x.key, end.armed)

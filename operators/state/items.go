@@ -25,10 +25,10 @@ func (x *items) put() error {
 // Items implements exec.Detached.
 func (g *mapGroup[K, V]) Items(table int, f func(item []byte) error) error {
 	x := items{table: table, f: f}
-	for e := range g.entries.entries {
+	for e := range g.entries.Entries {
 		x.key, x.value = g.keys.Append(x.key[:0], &e.Key), x.value[:0]
 		if g.ends != nil {
-			x.value = g.ends.append(x.value, 0, e.at)
+			x.value = g.ends.append(x.value, 0, e.At)
 		}
 		x.value = g.vals.Append(x.value, &e.V.val)
 		if err := x.put(); err != nil {
@@ -42,7 +42,7 @@ func (g *mapGroup[K, V]) Items(table int, f func(item []byte) error) error {
 func (g *listGroup[K, V]) Items(table int, f func(item []byte) error) error {
 	x := items{table: table, f: f}
 	var order []*Elem[V]
-	for e := range g.entries.entries {
+	for e := range g.entries.Entries {
 		order = order[:0]
 		for i := e.V.head; i < len(e.V.elems); i++ {
 			order = append(order, &e.V.elems[i])
@@ -62,7 +62,7 @@ func (g *listGroup[K, V]) Items(table int, f func(item []byte) error) error {
 // Items implements exec.Detached: an item for each pane.
 func (g *paneGroup[K, A]) Items(table int, f func(item []byte) error) error {
 	x := items{table: table, f: f}
-	for e := range g.keys.entries {
+	for e := range g.keys.Entries {
 		for i := range e.V.all {
 			p := &e.V.all[i]
 			x.key = g.serde.Append(x.key[:0], &PaneKey[K]{e.Key, p.end})

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
@@ -24,7 +26,7 @@ type List[K comparable, V any] struct {
 	name    string
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
-	index   Index[K, list[V]]
+	index   index.Index[K, list[V]]
 	dirty   []*listEntry[K, V]
 	changes int // values added or removed since the last Changes
 	due     estimate.Changes
@@ -34,7 +36,7 @@ type List[K comparable, V any] struct {
 	disk    *listHome // nil: all values are in memory
 }
 
-type listEntry[K comparable, V any] = IndexEntry[K, list[V]]
+type listEntry[K comparable, V any] = index.Entry[K, list[V]]
 
 // list is one key's values. elems[head:] are alive, sorted by (time, seq).
 type list[V any] struct {
@@ -75,7 +77,7 @@ func (e *Elem[V]) Number() uint64 { return e.seq }
 
 // NewList returns an empty table for a stage of this number of key groups.
 func NewList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *List[K, V] {
-	return &List[K, V]{name: name, keys: keys, vals: vals, index: NewIndex[K, list[V]](groups, keys)}
+	return &List[K, V]{name: name, keys: keys, vals: vals, index: index.New[K, list[V]](groups, Hasher(keys))}
 }
 
 // Get returns the values of a key in order. The slice is the table's own and
@@ -102,7 +104,7 @@ func (m *List[K, V]) find(group int, key *K) *listEntry[K, V] {
 
 func (m *List[K, V]) count(group, n int) {
 	m.n += n
-	m.index.groups[group].values += n
+	m.index.Group(group).Values += n
 }
 
 // Add adds a clone of *v to a key's values and returns the table's own copy of
@@ -146,7 +148,7 @@ func (m *List[K, V]) remove(e *listEntry[K, V]) {
 	if l := &e.V; len(m.spare) < maxSpare && cap(l.elems) <= maxSpareRoom {
 		m.spare = append(m.spare, list[V]{elems: l.elems[:0], added: l.added[:0], removed: l.removed[:0]})
 	}
-	m.index.remove(e)
+	m.index.Remove(e)
 }
 
 // insert inserts e in order, mostly at the end, and returns a pointer to it.
@@ -407,7 +409,7 @@ func (m *List[K, V]) Restored(groups []int) error {
 		return nil
 	}
 	for _, g := range groups {
-		m.index.each(g, func(e *listEntry[K, V]) {
+		m.index.Each(g, func(e *listEntry[K, V]) {
 			e.V.next = e.V.afterHighest()
 			e.V.logged = e.V.next
 		})
@@ -417,7 +419,7 @@ func (m *List[K, V]) Restored(groups []int) error {
 
 // listGroup is what List.Detach returns.
 type listGroup[K comparable, V any] struct {
-	entries group[K, list[V]]
+	entries index.Group[K, list[V]]
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
 }
@@ -431,8 +433,8 @@ func (m *List[K, V]) Detach(group int) exec.Detached {
 		m.dropHome(group)
 		return nil
 	}
-	g := &listGroup[K, V]{entries: m.index.detach(group), keys: m.keys, vals: m.vals}
-	m.n -= g.entries.values
+	g := &listGroup[K, V]{entries: m.index.Detach(group), keys: m.keys, vals: m.vals}
+	m.n -= g.entries.Values
 	if changed > 0 {
 		return nil
 	}
@@ -445,7 +447,7 @@ func (m *List[K, V]) Attach(of int, state exec.Detached) error {
 	if !ok || m.disk != nil {
 		return notAttached(m.name, state)
 	}
-	m.index.attach(of, g.entries)
-	m.n += g.entries.values
+	m.index.Attach(of, g.entries)
+	m.n += g.entries.Values
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -28,7 +30,7 @@ type listHome struct {
 	home    exec.Home
 	away    int // values that are on disk only
 	size    int // of the encoded values in memory
-	hand    hand
+	hand    index.Hand
 	row     []byte
 	value   []byte
 	applied []byte // the key of the value that was replayed last, with a note
@@ -50,7 +52,7 @@ func (d *listHome) shrink(size *int, n, of int) { d.grow(size, -*size*n/of) }
 
 func (m *List[K, V]) bytesHome() int {
 	var e listEntry[K, V]
-	return m.disk.size + m.index.size()*int(unsafe.Sizeof(e))
+	return m.disk.size + m.index.Size()*int(unsafe.Sizeof(e))
 }
 
 // note returns the key of a key's note, with room for a number behind it; valid until the next
@@ -139,14 +141,14 @@ func (l *list[V]) firstAlive() uint64 {
 func (m *List[K, V]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.size() == 0 { // it needs no share of the memory
+	if m.index.Size() == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
 	if m.Bytes() <= limit {
 		return
 	}
-	m.index.sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *listEntry[K, V]) {
+	m.index.Sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *listEntry[K, V]) {
 		switch l := &e.V; {
 		case len(l.elems) == l.head: // free
 		case l.used:
@@ -199,7 +201,7 @@ func (m *List[K, V]) countHome() {
 	d := m.disk
 	d.home.Flush()
 	var alone []byte
-	for g := range m.index.groups {
+	for g := range m.index.Groups() {
 		d.home.Range(g, nil, nil, func(row, _ []byte) bool {
 			n, k := binary.Uvarint(row)
 			if len(row) > k+int(n) {
@@ -226,13 +228,13 @@ func (m *List[K, V]) removeOrphan(group int, note []byte) {
 
 func (m *List[K, V]) dropHome(group int) {
 	d := m.disk
-	m.index.each(group, func(e *listEntry[K, V]) {
+	m.index.Each(group, func(e *listEntry[K, V]) {
 		d.away += len(e.V.elems) - e.V.head
 		d.size -= e.V.size
 	})
-	g := m.index.detach(group)
-	d.away -= g.values // those that were not in memory
-	m.n -= g.values
+	g := m.index.Detach(group)
+	d.away -= g.Values // those that were not in memory
+	m.n -= g.Values
 	d.home.Drop(group)
 	d.at = -1
 }

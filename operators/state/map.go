@@ -6,6 +6,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
@@ -22,7 +24,7 @@ type Map[K comparable, V any] struct {
 	name  string
 	keys  serde.Serde[K]
 	vals  serde.Serde[V]
-	index Index[K, kept[V]]
+	index index.Index[K, kept[V]]
 	ends  *ends // when the values end; nil: they do not
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
@@ -44,11 +46,11 @@ type Map[K comparable, V any] struct {
 	// clock hand.
 	home     rows
 	homeKeys serde.Serde[K]
-	hand     hand
+	hand     index.Hand
 	fetched  []byte
 }
 
-type mapEntry[K comparable, V any] = IndexEntry[K, kept[V]]
+type mapEntry[K comparable, V any] = index.Entry[K, kept[V]]
 
 // kept is a value and its state in the log. Invariants: touched ⇔ in dirty; dead ⇒ touched, and the
 // entry stays until Changes has logged the deletion, or found that the log never had the key.
@@ -65,7 +67,7 @@ type kept[V any] struct {
 
 // NewMap returns an empty table for a stage of this number of key groups.
 func NewMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *Map[K, V] {
-	return &Map[K, V]{name: name, keys: keys, vals: vals, index: NewIndex[K, kept[V]](groups, keys)}
+	return &Map[K, V]{name: name, keys: keys, vals: vals, index: index.New[K, kept[V]](groups, Hasher(keys))}
 }
 
 // Get returns the value of a key, to read, or nil.
@@ -163,7 +165,7 @@ func (m *Map[K, V]) Range(group int, f func(key *K, v *V) bool) {
 }
 
 // Groups returns the number of key groups.
-func (m *Map[K, V]) Groups() int { return len(m.index.groups) }
+func (m *Map[K, V]) Groups() int { return m.index.Groups() }
 
 // KeepInMemory says that the table is small: it uses no Home.
 func (m *Map[K, V]) KeepInMemory() { m.small = true }
@@ -181,19 +183,19 @@ func (m *Map[K, V]) sorted(group int) []*mapEntry[K, V] {
 
 // sortedEntries returns the entries of a group that f holds for, in the order of
 // their encoded keys.
-func sortedEntries[K comparable, V any](x *Index[K, V], group int, keys serde.Serde[K], f func(v *V) bool) []*IndexEntry[K, V] {
+func sortedEntries[K comparable, V any](x *index.Index[K, V], group int, keys serde.Serde[K], f func(v *V) bool) []*index.Entry[K, V] {
 	type encoded struct {
 		key []byte
-		e   *IndexEntry[K, V]
+		e   *index.Entry[K, V]
 	}
 	var all []encoded
-	x.each(group, func(e *IndexEntry[K, V]) {
+	x.Each(group, func(e *index.Entry[K, V]) {
 		if f(&e.V) {
 			all = append(all, encoded{keys.Append(nil, &e.Key), e})
 		}
 	})
 	slices.SortFunc(all, func(a, b encoded) int { return bytes.Compare(a.key, b.key) })
-	out := make([]*IndexEntry[K, V], len(all))
+	out := make([]*index.Entry[K, V], len(all))
 	for i := range all {
 		out[i] = all[i].e
 	}
@@ -202,14 +204,14 @@ func sortedEntries[K comparable, V any](x *Index[K, V], group int, keys serde.Se
 
 func (m *Map[K, V]) count(group, n int) {
 	m.n += n
-	m.index.groups[group].values += n
+	m.index.Group(group).Values += n
 }
 
 // measure counts the encoded value of an entry.
 func (m *Map[K, V]) measure(e *mapEntry[K, V], size int) {
 	more := size - int(e.V.size)
 	m.size += more
-	m.index.groups[e.Group].bytes += more
+	m.index.Group(int(e.Group)).Bytes += more
 	e.V.size = int32(size)
 }
 
@@ -238,7 +240,7 @@ func (m *Map[K, V]) touch(e *mapEntry[K, V]) {
 // remove removes an entry from the table.
 func (m *Map[K, V]) remove(e *mapEntry[K, V]) {
 	m.measure(e, 0)
-	m.index.remove(e)
+	m.index.Remove(e)
 }
 
 // Describe returns the type of the entries.
@@ -258,7 +260,7 @@ func (m *Map[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
 func (m *Map[K, V]) Bytes() int {
-	return m.index.size()*m.perEntry() + m.size
+	return m.index.Size()*m.perEntry() + m.size
 }
 
 func (m *Map[K, V]) perEntry() int {
@@ -337,7 +339,7 @@ func (m *Map[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 // appendValue appends the bytes of an entry's value, in the log and in the home.
 func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 	if m.ends != nil {
-		dst = m.ends.append(dst, e.Group, e.at)
+		dst = m.ends.append(dst, e.Group, e.At)
 	}
 	return m.vals.Append(dst, &e.V.val)
 }
@@ -346,7 +348,7 @@ func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 // alias them.
 func (m *Map[K, V]) decodeValue(src []byte, e *mapEntry[K, V]) (n int, err error) {
 	if m.ends != nil {
-		if n, err = m.ends.decode(src, e.Group, e.at); err != nil {
+		if n, err = m.ends.decode(src, e.Group, e.At); err != nil {
 			return 0, err
 		}
 	}
@@ -413,7 +415,7 @@ func (m *Map[K, V]) Restored(groups []int) error {
 
 // mapGroup is what Map.Detach returns.
 type mapGroup[K comparable, V any] struct {
-	entries group[K, kept[V]]
+	entries index.Group[K, kept[V]]
 	ends    *ends // of this group, as group 0; nil: the values do not end
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
@@ -431,11 +433,12 @@ func (m *Map[K, V]) Detach(group int) exec.Detached {
 	if m.dropped != nil {
 		m.dropped(group)
 	}
-	g := &mapGroup[K, V]{entries: m.index.detach(group), keys: m.keys, vals: m.vals}
-	m.n -= g.entries.values
-	m.size -= g.entries.bytes
+	g := &mapGroup[K, V]{entries: m.index.Detach(group), keys: m.keys, vals: m.vals}
+	m.n -= g.entries.Values
+	m.size -= g.entries.Bytes
 	if m.ends != nil {
-		g.ends = &ends{column[ending]{[][][]ending{m.ends.detach(group)}}}
+		g.ends = newEnds(1)
+		g.ends.Attach(0, m.ends.Detach(group))
 	}
 	if changed > 0 {
 		return nil
@@ -449,14 +452,14 @@ func (m *Map[K, V]) Attach(group int, state exec.Detached) error {
 	if !ok || m.home != nil {
 		return notAttached(m.name, state)
 	}
-	m.index.attach(group, g.entries)
-	m.n += g.entries.values
-	m.size += g.entries.bytes
+	m.index.Attach(group, g.entries)
+	m.n += g.entries.Values
+	m.size += g.entries.Bytes
 	if m.ends != nil {
-		m.ends.attach(group, g.ends.detach(0))
+		m.ends.Attach(group, g.ends.Detach(0))
 	}
 	if m.restored != nil {
-		m.index.each(group, func(e *mapEntry[K, V]) { m.restored(group, &e.Key, &e.V.val) })
+		m.index.Each(group, func(e *mapEntry[K, V]) { m.restored(group, &e.Key, &e.V.val) })
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (m *Map[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 // evict reduces memory some way below the limit: it removes entries that were not read since the
 // clock hand last passed them.
 func (m *Map[K, V]) evict() {
-	if m.index.size() == 0 { // it needs no share of the memory
+	if m.index.Size() == 0 { // it needs no share of the memory
 		m.home.Flush()
 		return
 	}
@@ -95,7 +95,7 @@ func (m *Map[K, V]) evict() {
 		m.home.Flush()
 		return
 	}
-	m.index.sweep(&m.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *mapEntry[K, V]) {
+	m.index.Sweep(&m.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *mapEntry[K, V]) {
 		switch {
 		case !e.V.logged || e.V.touched || e.V.dead: // free, or the next commit needs it
 		case e.V.used:
@@ -118,7 +118,7 @@ func (m *Map[K, V]) write(e *mapEntry[K, V]) {
 
 // writeBack writes to the home what it lacks of a group.
 func (m *Map[K, V]) writeBack(group int) {
-	m.index.each(group, func(e *mapEntry[K, V]) {
+	m.index.Each(group, func(e *mapEntry[K, V]) {
 		switch {
 		case e.V.dead:
 			m.home.Delete(group, m.encoded(&e.Key))
@@ -143,7 +143,7 @@ func (m *Map[K, V]) evictEntries(es []*mapEntry[K, V]) {
 
 // evictAll is evictEntries for the whole index.
 func (m *Map[K, V]) evictAll() {
-	m.index.all(func(e *mapEntry[K, V]) { m.evictEntries([]*mapEntry[K, V]{e}) })
+	m.index.All(func(e *mapEntry[K, V]) { m.evictEntries([]*mapEntry[K, V]{e}) })
 }
 
 func (m *Map[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
@@ -190,14 +190,14 @@ func (m *Map[K, V]) applyHome(group int, op byte, key, value []byte) error {
 // countHome counts what was replayed.
 func (m *Map[K, V]) countHome() {
 	m.home.Flush()
-	for g := range m.index.groups {
-		m.count(g, -m.index.groups[g].values)
+	for g := range m.index.Groups() {
+		m.count(g, -m.index.Group(g).Values)
 	}
 	if m.pace != nil {
 		m.pace.restored()
 		return
 	}
-	for g := range m.index.groups {
+	for g := range m.index.Groups() {
 		m.home.Range(g, nil, nil, func(_, _ []byte) bool {
 			m.count(g, 1)
 			return true
@@ -207,9 +207,9 @@ func (m *Map[K, V]) countHome() {
 
 func (m *Map[K, V]) dropHome(group int) {
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.Group) == group })
-	g := m.index.detach(group)
-	m.n -= g.values
-	m.size -= g.bytes
+	g := m.index.Detach(group)
+	m.n -= g.Values
+	m.size -= g.Bytes
 	m.home.Drop(group)
 	if m.dropped != nil {
 		m.dropped(group)

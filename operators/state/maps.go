@@ -6,6 +6,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -21,7 +23,7 @@ import (
 type Maps[K comparable, S cmp.Ordered, V any] struct {
 	keys    serde.Serde[K]
 	cells   *Expiring[mapKey[K, S], V]
-	dirs    Index[K, dir[S]]
+	dirs    index.Index[K, dir[S]]
 	spare   [][]S
 	room    int          // capacity of all directories, in keys
 	key     mapKey[K, S] // a local one would escape, an allocation a call
@@ -39,12 +41,12 @@ type dir[S cmp.Ordered] struct {
 // NewMaps returns the maps whose entries are those of an empty table; keys encodes the first parts
 // of the table's keys.
 func NewMaps[K comparable, S cmp.Ordered, V any](keys serde.Serde[K], x *Expiring[mapKey[K, S], V]) *Maps[K, S, V] {
-	h := &Maps[K, S, V]{keys: keys, cells: x, dirs: NewIndex[K, dir[S]](x.m.Groups(), keys)}
+	h := &Maps[K, S, V]{keys: keys, cells: x, dirs: index.New[K, dir[S]](x.m.Groups(), Hasher(keys))}
 	x.gone = h.gone
 	x.m.restored = func(group int, key *mapKey[K, S], _ *V) { h.added(group, key) }
 	x.m.dropped = func(group int) {
-		h.dirs.each(group, func(e *IndexEntry[K, dir[S]]) { h.room -= cap(e.V.keys) })
-		h.dirs.detach(group)
+		h.dirs.Each(group, func(e *index.Entry[K, dir[S]]) { h.room -= cap(e.V.keys) })
+		h.dirs.Detach(group)
 	}
 	x.m.pace = &mapPacer[K, S, V]{x.m, h}
 	return h
@@ -198,7 +200,7 @@ func (h *Maps[K, S, V]) gone(group int, key *mapKey[K, S]) {
 	if len(h.spare) < maxSpare && cap(e.V.keys) <= maxSpareRoom {
 		h.spare = append(h.spare, e.V.keys[:0])
 	}
-	h.dirs.remove(e)
+	h.dirs.Remove(e)
 }
 
 // mapHome is the additional state of a mapOf if its entries use a Home.
@@ -263,7 +265,7 @@ func (p *mapPacer[K, S, V]) spill(home exec.Home) (rows, serde.Serde[mapKey[K, S
 }
 
 func (p *mapPacer[K, S, V]) restored() {
-	for g := range p.m.index.groups {
+	for g := range p.m.index.Groups() {
 		p.m.home.Range(g, nil, nil, func(_, _ []byte) bool {
 			p.m.count(g, 1)
 			return true
@@ -282,7 +284,7 @@ func (p *mapPacer[K, S, V]) trim(limit int) int {
 	if h.room*each <= limit {
 		return h.room * each
 	}
-	for g := range p.m.index.groups {
+	for g := range p.m.index.Groups() {
 		p.m.writeBack(g)
 	}
 	h.dirs.Reset()

@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/watermark"
 )
 
@@ -26,39 +28,36 @@ type Clocked[K comparable, A any] interface {
 
 // paneClocks is the additional state of a PaneTable whose keys have clocks.
 type paneClocks[K comparable, A any] struct {
-	column[watermark.Clock]
-	shares column[uint8]
+	index.Column[watermark.Clock]
+	shares index.Column[uint8]
 	op     Clocked[K, A]
 }
 
 // UseClocks gives each key a clock, while the table is empty.
 func (m *PaneTable[K, A]) UseClocks(op Clocked[K, A]) {
-	n := len(m.index.groups)
-	m.clocks = &paneClocks[K, A]{newColumn[watermark.Clock](n), newColumn[uint8](n), op}
+	n := m.index.Groups()
+	m.clocks = &paneClocks[K, A]{index.NewColumn[watermark.Clock](n), index.NewColumn[uint8](n), op}
 }
 
 // Clock returns the clock of a key.
 func (m *PaneTable[K, A]) Clock(e *PaneEntry[K, A]) *watermark.Clock {
-	return m.clocks.of(e.Group, e.at)
+	return m.clocks.Of(e.Group, e.At)
 }
 
 // GroupClocks are the clocks of a key group, for several look-ups.
-type GroupClocks [][]watermark.Clock
+type GroupClocks = index.Values[watermark.Clock]
 
 // GroupClocks returns the clocks of a key group. It does not have those of entries that are added later.
-func (m *PaneTable[K, A]) GroupClocks(group int) GroupClocks { return m.clocks.groups[group] }
+func (m *PaneTable[K, A]) GroupClocks(group int) GroupClocks { return m.clocks.Group(group) }
 
 // ClockIn returns the clock of a key, nil if its entry was added later.
 func ClockIn[K comparable, A any](g GroupClocks, e *PaneEntry[K, A]) *watermark.Clock {
-	if at := uint32(e.at); at/chunkLen < uint32(len(g)) {
-		return &g[at/chunkLen][at%chunkLen]
-	}
-	return nil
+	return g.Of(e.At)
 }
 
 // Share returns the number of the clock that a key shares with others, for the operator to set. A table
 // that does not use it has no memory for it.
-func (m *PaneTable[K, A]) Share(e *PaneEntry[K, A]) *uint8 { return m.clocks.shares.of(e.Group, e.at) }
+func (m *PaneTable[K, A]) Share(e *PaneEntry[K, A]) *uint8 { return m.clocks.shares.Of(e.Group, e.At) }
 
 // Key returns the entry of a key, nil if it has neither panes nor a clock.
 func (m *PaneTable[K, A]) Key(group int, key *K) *PaneEntry[K, A] { return m.index.Find(group, key) }
@@ -73,7 +72,7 @@ func (m *PaneTable[K, A]) AddKey(group int, key *K) *PaneEntry[K, A] {
 // Forget removes a key whose clock has no timer, when its last pane has gone.
 func (m *PaneTable[K, A]) Forget(e *PaneEntry[K, A]) {
 	if len(e.V.all) == 0 {
-		m.index.remove(e)
+		m.index.Remove(e)
 	}
 }
 
@@ -117,7 +116,7 @@ func (m *PaneTable[K, A]) restoredKeys(group int, sorted bool) {
 	if sorted {
 		all = sortedEntries(&m.index, group, m.keys.keys, func(*Panes[A]) bool { return true })
 	} else {
-		m.index.each(group, func(e *PaneEntry[K, A]) { all = append(all, e) })
+		m.index.Each(group, func(e *PaneEntry[K, A]) { all = append(all, e) })
 	}
 	for _, e := range all {
 		slices.SortFunc(e.V.all, comparePanes)

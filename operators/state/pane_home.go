@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/internal/timehome"
@@ -24,7 +26,7 @@ type paneHome[K comparable, A any] struct {
 	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
 	// memory since. They are written when their window closes.
 	unsaved map[int64][]dirtyPane[K, A]
-	hand    hand
+	hand    index.Hand
 	// fresh: all panes of the keys that collect returned last are in memory.
 	fresh   bool
 	enc     []byte
@@ -36,7 +38,7 @@ func (m *PaneTable[K, A]) Spill(h exec.Home) {
 	if m.clocks != nil {
 		return
 	}
-	groups := len(m.index.groups)
+	groups := m.index.Groups()
 	m.disk = &paneHome[K, A]{
 		home: timehome.New(h, groups), ends: panes.Ends{Groups: groups},
 		unsaved: map[int64][]dirtyPane[K, A]{},
@@ -143,7 +145,7 @@ func (m *PaneTable[K, A]) write(e *PaneEntry[K, A], p *Pane[A]) {
 func (m *PaneTable[K, A]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.size() == 0 { // it needs no share of the memory
+	if m.index.Size() == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
@@ -151,7 +153,7 @@ func (m *PaneTable[K, A]) evict() {
 		return
 	}
 	d.fresh = false
-	m.index.sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, m.evictEntry)
+	m.index.Sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, m.evictEntry)
 }
 
 func (m *PaneTable[K, A]) evictEntry(e *PaneEntry[K, A]) {
@@ -286,7 +288,7 @@ func (m *PaneTable[K, A]) countHome() {
 }
 
 func (m *PaneTable[K, A]) dropHome(group int) {
-	m.index.each(group, func(e *PaneEntry[K, A]) { e.V.all = nil }) // they may be unsaved
+	m.index.Each(group, func(e *PaneEntry[K, A]) { e.V.all = nil }) // they may be unsaved
 	m.n -= m.disk.ends.DropGroup(group)
 	m.disk.home.Drop(group)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/internal/index"
+
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
@@ -26,7 +28,7 @@ type PaneTable[K comparable, A any] struct {
 	windows string
 	keys    paneKeySerde[K]
 	accs    serde.Serde[A]
-	index   Index[K, Panes[A]]
+	index   index.Index[K, Panes[A]]
 	// dirty holds the panes touched since the last Changes, in that order.
 	dirty []dirtyPane[K, A]
 	due   estimate.Changes
@@ -44,7 +46,7 @@ type PaneTable[K comparable, A any] struct {
 }
 
 // PaneEntry is a key with its panes.
-type PaneEntry[K comparable, A any] = IndexEntry[K, Panes[A]]
+type PaneEntry[K comparable, A any] = index.Entry[K, Panes[A]]
 
 // Panes are the panes of one key, in the order of their creation, which is nearly that of time.
 type Panes[A any] struct{ all []Pane[A] }
@@ -70,7 +72,7 @@ type dirtyPane[K comparable, A any] struct {
 // NewPaneTable returns an empty table for a stage of this number of key groups. clock is told of the
 // panes that are restored, nil: UseClocks follows; windows describes the windows, for the table's type.
 func NewPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *PaneClock[K], windows string) *PaneTable[K, A] {
-	return &PaneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: NewIndex[K, Panes[A]](groups, keys), clock: clock, windows: windows}
+	return &PaneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: index.New[K, Panes[A]](groups, Hasher(keys)), clock: clock, windows: windows}
 }
 
 // At returns the pane that ends at end, dead or alive, or nil.
@@ -137,7 +139,7 @@ func (m *PaneTable[K, A]) count(group int, end int64, n int) {
 // add creates a pane in memory; the caller counts it.
 func (m *PaneTable[K, A]) add(e *PaneEntry[K, A], end int64) *Pane[A] {
 	m.resident++
-	m.index.groups[e.Group].values++
+	m.index.Group(int(e.Group)).Values++
 	ps := &e.V
 	if n := len(ps.all); n == cap(ps.all) {
 		bigger := append(m.room(n), ps.all...)
@@ -203,7 +205,7 @@ func (m *PaneTable[K, A]) DropPanes(e *PaneEntry[K, A], from, to int64) (some bo
 func (m *PaneTable[K, A]) measure(e *PaneEntry[K, A], p *Pane[A], size int) {
 	more := size - int(p.size)
 	m.size += more
-	m.index.groups[e.Group].bytes += more
+	m.index.Group(int(e.Group)).Bytes += more
 	p.size = int32(size)
 }
 
@@ -211,7 +213,7 @@ func (m *PaneTable[K, A]) measure(e *PaneEntry[K, A], p *Pane[A], size int) {
 func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
 	m.measure(e, p, 0)
 	m.resident--
-	m.index.groups[e.Group].values--
+	m.index.Group(int(e.Group)).Values--
 	all := e.V.all
 	last := len(all) - 1
 	*p = all[last]
@@ -223,7 +225,7 @@ func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
 	m.giveBack(all[:1])
 	e.V.all = nil
 	if m.clocks == nil || m.Clock(e).Timer == watermark.NoTimer {
-		m.index.remove(e)
+		m.index.Remove(e)
 	}
 }
 
@@ -362,7 +364,7 @@ func comparePanes[A any](a, b Pane[A]) int { return cmp.Compare(a.end, b.end) }
 
 // paneGroup is what PaneTable.Detach returns.
 type paneGroup[K comparable, A any] struct {
-	keys   group[K, Panes[A]]
+	keys   index.Group[K, Panes[A]]
 	clocks [][]watermark.Clock
 	serde  paneKeySerde[K]
 	accs   serde.Serde[A]
@@ -376,7 +378,7 @@ func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 	changed -= len(m.dirty)
 	dead := 0
 	if changed > 0 {
-		m.index.each(group, func(e *PaneEntry[K, A]) {
+		m.index.Each(group, func(e *PaneEntry[K, A]) {
 			for i := range e.V.all {
 				if e.V.all[i].Dead {
 					dead++
@@ -387,12 +389,12 @@ func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 	if m.disk != nil {
 		m.dropHome(group)
 	}
-	g := &paneGroup[K, A]{keys: m.index.detach(group), serde: m.keys, accs: m.accs}
-	m.resident -= g.keys.values
-	m.size -= g.keys.bytes
+	g := &paneGroup[K, A]{keys: m.index.Detach(group), serde: m.keys, accs: m.accs}
+	m.resident -= g.keys.Values
+	m.size -= g.keys.Bytes
 	if m.clocks != nil {
-		g.clocks = m.clocks.detach(group)
-		m.clocks.shares.detach(group)
+		g.clocks = m.clocks.Detach(group)
+		m.clocks.shares.Detach(group)
 		m.clocks.op.Dropped(group)
 	} else {
 		m.clock.dropGroup(group)
@@ -400,7 +402,7 @@ func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 	if m.disk != nil {
 		return nil
 	}
-	m.n -= g.keys.values - dead
+	m.n -= g.keys.Values - dead
 	if changed > 0 {
 		return nil
 	}
@@ -413,16 +415,16 @@ func (m *PaneTable[K, A]) Attach(of int, state exec.Detached) error {
 	if !ok || m.disk != nil {
 		return notAttached(m.name, state)
 	}
-	m.index.attach(of, g.keys)
-	m.n += g.keys.values
-	m.resident += g.keys.values
-	m.size += g.keys.bytes
+	m.index.Attach(of, g.keys)
+	m.n += g.keys.Values
+	m.resident += g.keys.Values
+	m.size += g.keys.Bytes
 	if m.clocks != nil {
-		m.clocks.attach(of, g.clocks)
+		m.clocks.Attach(of, g.clocks)
 		m.restoredKeys(of, false)
 		return nil
 	}
-	m.index.each(of, func(e *PaneEntry[K, A]) {
+	m.index.Each(of, func(e *PaneEntry[K, A]) {
 		for i := range e.V.all {
 			m.clock.restored(of, e.Key, e.V.all[i].end)
 		}

@@ -32,7 +32,7 @@ const fewTimers = 16
 
 // spill implements pacer.
 func (ts *Timers[K]) spill(h exec.Home) (rows, serde.Serde[PaneKey[K]]) {
-	ts.disk = &farTimers{home: timehome.New(h, len(ts.armed.index.groups)), keep: fewTimers}
+	ts.disk = &farTimers{home: timehome.New(h, ts.armed.index.Groups()), keep: fewTimers}
 	return ts.disk.home, timeFirst[K]{ts.keys}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/index"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
@@ -24,7 +25,7 @@ func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Wr
 ) chain.Emit[T] {
 	p := &preAggregateOp[T, K, A]{
 		key: key, keys: keys, add: add, clone: clone, cut: cut, w: w, sends: sends,
-		index: state.NewIndex[state.PaneKey[K], int](1, state.PaneKeys(keys)),
+		index: index.New[state.PaneKey[K], int](1, state.Hasher(state.PaneKeys(keys))),
 	}
 	c.Add(id, p)
 	return p.receive
@@ -37,7 +38,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	clone func(*T) (*T, error)
 	cut   panes.Aligned
 	pane  int64                              // the pane of the previous item, which is mostly this one's
-	index state.Index[state.PaneKey[K], int] // → parts
+	index index.Index[state.PaneKey[K], int] // → parts
 	parts []partial[K, A]
 	mixed bool // parts are not in the order of their panes
 	folds int  // the items in parts

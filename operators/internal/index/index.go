@@ -1,36 +1,29 @@
-package state
+// Package index finds the entries of a state table by key group and key.
+package index
 
-import (
-	"math/bits"
-
-	"github.com/cespare/xxhash/v2"
-
-	"tailrace.dev/tailrace/operators/serde"
-)
-
-// Index finds the entries of a state table by key group and key. Each group has an
+// Index finds entries by key group and key. Each group has an
 // open-addressing table (linear probing, at most three quarters full) of eight bytes a slot and
 // without pointers: a look-up that hits costs one cache line of slots and the entry itself, and the
 // garbage collector does not scan the slots. Slots and entries are by group, so that one grows without
 // stopping the others, and a group that moves away is detached as it is.
 //
-// Entries are in chunks and never move; a pointer to one is valid until remove, detach or Reset.
+// Entries are in chunks and never move; a pointer to one is valid until Remove, Detach or Reset.
 type Index[K comparable, V any] struct {
 	hash   func(*K) uint64
-	groups []group[K, V]
+	groups []Group[K, V]
 }
 
-// group is the part of an Index that belongs to a key group. The number of an entry is
+// Group is the part of an Index that belongs to a key group. The number of an entry is
 // chunk × chunkLen + offset.
-type group[K comparable, V any] struct {
+type Group[K comparable, V any] struct {
 	slot   []slot // length 0 or a power of two
 	n      int
-	chunks [][]IndexEntry[K, V]
+	chunks [][]Entry[K, V]
 	chunk  int // the one from which entries are allocated
 	used   int // its allocated entries
 	free   []int32
-	// What the table counts by key group: values, and bytes of them.
-	values, bytes int
+	// Values and Bytes are for the table, which counts its values by key group, and their bytes.
+	Values, Bytes int
 }
 
 const chunkLen = 256
@@ -47,11 +40,11 @@ func chunkSize(chunk int) int {
 	return chunkLen
 }
 
-// IndexEntry is an entry of an Index.
-type IndexEntry[K comparable, V any] struct {
+// Entry is an entry of an Index.
+type Entry[K comparable, V any] struct {
 	Key   K
 	Group int32
-	at    int32
+	At    int32 // its number
 	V     V
 }
 
@@ -62,17 +55,24 @@ type slot struct {
 	at  int32
 }
 
-// NewIndex returns an empty index for this number of key groups.
-func NewIndex[K comparable, V any](groups int, keys serde.Serde[K]) Index[K, V] {
-	return Index[K, V]{hash: hasher(keys), groups: make([]group[K, V], groups)}
+// New returns an empty index for this number of key groups. The lower half of hash decides where a key's
+// slot is.
+func New[K comparable, V any](groups int, hash func(*K) uint64) Index[K, V] {
+	return Index[K, V]{hash: hash, groups: make([]Group[K, V], groups)}
 }
 
-func (g *group[K, V]) entry(at int32) *IndexEntry[K, V] {
+// Groups returns the number of key groups.
+func (x *Index[K, V]) Groups() int { return len(x.groups) }
+
+// Group returns the part of a key group, whose counts the caller may change.
+func (x *Index[K, V]) Group(group int) *Group[K, V] { return &x.groups[group] }
+
+func (g *Group[K, V]) entry(at int32) *Entry[K, V] {
 	return &g.chunks[uint32(at)/chunkLen][uint32(at)%chunkLen]
 }
 
 // Find returns a key's entry, or nil.
-func (x *Index[K, V]) Find(group int, key *K) *IndexEntry[K, V] {
+func (x *Index[K, V]) Find(group int, key *K) *Entry[K, V] {
 	g := &x.groups[group]
 	if g.n == 0 {
 		return nil
@@ -92,11 +92,11 @@ func (x *Index[K, V]) Find(group int, key *K) *IndexEntry[K, V] {
 }
 
 // Insert adds a key that is not in the index, with a zero value. It keeps the key.
-func (x *Index[K, V]) Insert(of int, key K) *IndexEntry[K, V] {
+func (x *Index[K, V]) Insert(of int, key K) *Entry[K, V] {
 	g := &x.groups[of]
 	at := g.next()
 	e := g.entry(at)
-	e.Key, e.Group, e.at = key, int32(of), at
+	e.Key, e.Group, e.At = key, int32(of), at
 	if (g.n+1)*4 > len(g.slot)*3 {
 		g.grow()
 	}
@@ -106,7 +106,7 @@ func (x *Index[K, V]) Insert(of int, key K) *IndexEntry[K, V] {
 }
 
 // next returns the number of a free entry, which it allocates.
-func (g *group[K, V]) next() int32 {
+func (g *Group[K, V]) next() int32 {
 	if n := len(g.free); n > 0 {
 		at := g.free[n-1]
 		g.free = g.free[:n-1]
@@ -116,13 +116,13 @@ func (g *group[K, V]) next() int32 {
 		g.chunk, g.used = g.chunk+1, 0
 	}
 	if g.chunk == len(g.chunks) {
-		g.chunks = append(g.chunks, make([]IndexEntry[K, V], chunkSize(g.chunk)))
+		g.chunks = append(g.chunks, make([]Entry[K, V], chunkSize(g.chunk)))
 	}
 	g.used++
 	return int32(g.chunk*chunkLen + g.used - 1)
 }
 
-func (g *group[K, V]) put(s slot) {
+func (g *Group[K, V]) put(s slot) {
 	mask := uint32(len(g.slot) - 1)
 	i := s.tag & mask
 	for g.slot[i].at != 0 {
@@ -131,7 +131,7 @@ func (g *group[K, V]) put(s slot) {
 	g.slot[i] = s
 }
 
-func (g *group[K, V]) grow() {
+func (g *Group[K, V]) grow() {
 	old := g.slot
 	g.slot = make([]slot, max(8, 2*len(old)))
 	for _, s := range old {
@@ -141,12 +141,12 @@ func (g *group[K, V]) grow() {
 	}
 }
 
-// remove removes an entry and clears it.
-func (x *Index[K, V]) remove(e *IndexEntry[K, V]) {
+// Remove removes an entry and clears it.
+func (x *Index[K, V]) Remove(e *Entry[K, V]) {
 	g := &x.groups[e.Group]
 	mask := uint32(len(g.slot) - 1)
 	i := uint32(x.hash(&e.Key)) & mask
-	for g.slot[i].at != e.at+1 {
+	for g.slot[i].at != e.At+1 {
 		i = (i + 1) & mask
 	}
 	// Entries that follow without a gap move up, unless that is before their home slot.
@@ -166,21 +166,21 @@ func (x *Index[K, V]) remove(e *IndexEntry[K, V]) {
 	g.release(e)
 }
 
-func (g *group[K, V]) release(e *IndexEntry[K, V]) {
-	g.free = append(g.free, e.at)
-	*e = IndexEntry[K, V]{}
+func (g *Group[K, V]) release(e *Entry[K, V]) {
+	g.free = append(g.free, e.At)
+	*e = Entry[K, V]{}
 }
 
-// each calls f for all entries of a group, in no particular order. f must not
+// Each calls f for all entries of a group, in no particular order. f must not
 // insert or remove.
-func (x *Index[K, V]) each(of int, f func(e *IndexEntry[K, V])) {
-	for e := range x.groups[of].entries {
+func (x *Index[K, V]) Each(of int, f func(e *Entry[K, V])) {
+	for e := range x.groups[of].Entries {
 		f(e)
 	}
 }
 
-// entries calls yield for all entries, in no particular order, until it returns false.
-func (g *group[K, V]) entries(yield func(e *IndexEntry[K, V]) bool) {
+// Entries calls yield for all entries, in no particular order, until it returns false.
+func (g *Group[K, V]) Entries(yield func(e *Entry[K, V]) bool) {
 	for _, s := range g.slot {
 		if s.at != 0 && !yield(g.entry(s.at-1)) {
 			return
@@ -189,7 +189,7 @@ func (g *group[K, V]) entries(yield func(e *IndexEntry[K, V]) bool) {
 }
 
 // allocated returns the entries of a chunk that were ever allocated; those that are free are zero.
-func (g *group[K, V]) allocated(chunk int) []IndexEntry[K, V] {
+func (g *Group[K, V]) allocated(chunk int) []Entry[K, V] {
 	switch {
 	case chunk < g.chunk:
 		return g.chunks[chunk]
@@ -199,28 +199,28 @@ func (g *group[K, V]) allocated(chunk int) []IndexEntry[K, V] {
 	return nil
 }
 
-// size returns the number of entries in use.
-func (x *Index[K, V]) size() (n int) {
+// Size returns the number of entries in use.
+func (x *Index[K, V]) Size() (n int) {
 	for i := range x.groups {
 		n += x.groups[i].n
 	}
 	return n
 }
 
-// hand is a position among the entries of an Index: the next one of a group.
-type hand struct {
+// Hand is a position among the entries of an Index: the next one of a group.
+type Hand struct {
 	group, chunk, at int
 }
 
-// sweep calls f for the entries from the hand on, round and round, while the table is over its limit,
+// Sweep calls f for the entries from the hand on, round and round, while the table is over its limit,
 // for each at most twice. This is the clock algorithm: f removes an entry, or, if it was used since the
 // hand passed it, marks it as not used. f is also called with free entries, which are zero.
-func (x *Index[K, V]) sweep(h *hand, over func() bool, f func(e *IndexEntry[K, V])) {
+func (x *Index[K, V]) Sweep(h *Hand, over func() bool, f func(e *Entry[K, V])) {
 	for wraps := 0; over(); {
 		g := &x.groups[h.group]
 		switch {
 		case h.chunk >= len(g.chunks):
-			*h = hand{group: (h.group + 1) % len(x.groups)}
+			*h = Hand{group: (h.group + 1) % len(x.groups)}
 			if h.group == 0 {
 				wraps++
 			}
@@ -236,8 +236,8 @@ func (x *Index[K, V]) sweep(h *hand, over func() bool, f func(e *IndexEntry[K, V
 	}
 }
 
-// all calls f for all entries, and for free ones, which are zero. f may remove the entry.
-func (x *Index[K, V]) all(f func(e *IndexEntry[K, V])) {
+// All calls f for all entries, and for free ones, which are zero. f may remove the entry.
+func (x *Index[K, V]) All(f func(e *Entry[K, V])) {
 	for i := range x.groups {
 		g := &x.groups[i]
 		for chunk := range g.chunks {
@@ -249,16 +249,16 @@ func (x *Index[K, V]) all(f func(e *IndexEntry[K, V])) {
 	}
 }
 
-// detach removes a group with all of its entries, and returns it.
-func (x *Index[K, V]) detach(of int) group[K, V] {
+// Detach removes a group with all of its entries, and returns it.
+func (x *Index[K, V]) Detach(of int) Group[K, V] {
 	g := x.groups[of]
-	x.groups[of] = group[K, V]{}
+	x.groups[of] = Group[K, V]{}
 	return g
 }
 
-// attach adds a group that another index of the same kind has detached; the index has none of its
+// Attach adds a group that another index of the same kind has detached; the index has none of its
 // entries.
-func (x *Index[K, V]) attach(of int, g group[K, V]) { x.groups[of] = g }
+func (x *Index[K, V]) Attach(of int, g Group[K, V]) { x.groups[of] = g }
 
 // Reset removes all entries and keeps the memory.
 func (x *Index[K, V]) Reset() {
@@ -268,39 +268,6 @@ func (x *Index[K, V]) Reset() {
 			clear(g.allocated(chunk))
 		}
 		clear(g.slot)
-		*g = group[K, V]{slot: g.slot, chunks: g.chunks, free: g.free[:0]}
+		*g = Group[K, V]{slot: g.slot, chunks: g.chunks, free: g.free[:0]}
 	}
-}
-
-// mixInt spreads an integer over 64 bits (a multiplication folded on itself). Like the hash that
-// determines key groups it has no seed: keys come from the job, and its results must not depend on
-// the process it runs in.
-func mixInt(v uint64) uint64 {
-	hi, lo := bits.Mul64(v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
-	return hi ^ lo
-}
-
-// hasher returns a hash of K: a multiplication for the integers that most keys are, with or without
-// a time, else the hash of the encoded key.
-func hasher[K comparable](keys serde.Serde[K]) func(*K) uint64 {
-	var f any
-	switch any((*K)(nil)).(type) {
-	case *int64:
-		f = func(k *int64) uint64 { return mixInt(uint64(*k)) }
-	case *uint64:
-		f = func(k *uint64) uint64 { return mixInt(*k) }
-	case *int:
-		f = func(k *int) uint64 { return mixInt(uint64(*k)) }
-	case *string:
-		f = func(k *string) uint64 { return xxhash.Sum64String(*k) }
-	case *PaneKey[int64]:
-		f = func(k *PaneKey[int64]) uint64 { return mixInt(uint64(k.Key) ^ mixInt(uint64(k.Pane))) }
-	default:
-		var enc []byte
-		f = func(k *K) uint64 {
-			enc = keys.Append(enc[:0], k)
-			return xxhash.Sum64(enc)
-		}
-	}
-	return f.(func(*K) uint64)
 }
