@@ -35,6 +35,7 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 	}
 	n.stage.find().ahead = true
 	out := derive(in, nil, func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[T] {
+		c.Rekeyed()
 		out := chain.NewBuffer(c, next)
 		check := 0
 		var k K // outside: in the loop it would escape, an allocation an item

@@ -150,7 +150,7 @@ func TestMaps(t *testing.T) {
 		slices.SortStableFunc(ordered, func(a, b optest.Timed[hit]) int { return int(a.Time - b.Time) })
 		require.Equal(t, mapRowsOf(ordered, ttl), rows)
 		require.Equal(t, rows, again)
-		disk.InHomes, disk.Moved, report.Moved = 0, 0, 0
+		disk.InHomes, disk.Moved, report.Moved, disk.InParts, report.InParts = 0, 0, 0, 0, 0
 		require.Equal(t, report, disk)
 		if ttl > 0 {
 			require.Zero(t, report.State["maps.numbers"]+report.State["maps.last"]+report.State["maps.numbers.ends"]+report.State["maps.last.ends"], "%v", report.State)

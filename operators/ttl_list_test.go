@@ -56,7 +56,7 @@ func TestTTLOfLists(t *testing.T) {
 		again, disk := run(optest.OnDisk)
 		require.Equal(t, rows, again)
 		require.Zero(t, disk.InHomes)
-		disk.Moved, report.Moved = 0, 0
+		disk.Moved, report.Moved, disk.InParts, report.InParts = 0, 0, 0, 0
 		require.Equal(t, report, disk)
 		requireNoState(t, report, false)
 

@@ -89,6 +89,13 @@ type Chain interface {
 	// (time, key). Called at least every 100 ms or so while the task is alive.
 	Tick(now int64, b Budget) (Did, error)
 
+	// InParts reports whether the chain can process items of a key group of which only the Head and the
+	// parts of these items' keys have come (Arrive). Event time must not move meanwhile.
+	InParts() bool
+	// Keys calls f with the hash of the key (HashKey) of each item of a section; ok is false if they have
+	// none, or cannot be decoded.
+	Keys(in *In, payload []byte, f func(hash uint64)) (ok bool)
+
 	// Discard may follow a Process that has failed or panicked. It drops what the operators hold
 	// for the failed call, so that another call may follow. The contents of tables, outputs and
 	// sinks stay: the failed call has left nothing only if the chain is Stateless and its outputs

@@ -29,6 +29,12 @@ func (s kvSerde[K, V]) Name() string {
 // KeyOf returns the key of an item, for a description of the item.
 func (s kvSerde[K, V]) KeyOf(v *KV[K, V]) any { return v.Key }
 
+// KeyLen returns the length of the encoded key with which an item begins.
+func (s kvSerde[K, V]) KeyLen(src []byte) (int, error) {
+	var k K
+	return s.keys.Decode(src, &k)
+}
+
 func (s kvSerde[K, V]) Append(dst []byte, v *KV[K, V]) []byte {
 	return s.vals.Append(s.keys.Append(dst, &v.Key), &v.Value)
 }

@@ -80,6 +80,8 @@ type Report struct {
 	Replayed int
 	// Moved is how many key groups were detached from a chain and attached to another.
 	Moved int
+	// InParts is how many sections were processed of key groups of which parts had not come.
+	InParts int
 	// Digest is of all outputs and changes of all commits, in their order.
 	Digest uint64
 	// InHomes is how many entries homes hold at the end.

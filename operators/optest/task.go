@@ -38,6 +38,8 @@ type task struct {
 	// next commit.
 	did, doomed bool
 	attaches    bool // the chain that is being made
+	partly      bool // it takes some groups part by part
+	arriving    arriving
 }
 
 // promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
@@ -135,9 +137,9 @@ func (t *task) restart() error {
 }
 
 // moves is called behind a commit. At times another chain takes the place of the task's: it
-// attaches some key groups, which the old one has detached, and restores the others. Its tables are in
-// memory then.
-func (t *task) moves() (moved bool, err error) {
+// attaches some key groups, which the old one has detached, and restores the others; some may come part by
+// part. Its tables are in memory then.
+func (t *task) moves(partly bool) (moved bool, err error) {
 	rng := t.run.moves
 	if t.run.driven || t.run.o.NoReplay || rng.IntN(12) > 0 || len(t.chain.Tables()) == 0 {
 		return false, nil
@@ -145,12 +147,15 @@ func (t *task) moves() (moved bool, err error) {
 	if err := t.replay(); err != nil {
 		return false, err
 	}
+	if err := t.whole(); err != nil {
+		return false, err
+	}
 	some := slices.DeleteFunc(slices.Clone(t.owned), func(int) bool { return rng.IntN(4) == 0 })
 	groups := exec.Detach(t.chain.Tables(), some)
 	t.run.report.Moved += len(groups)
 	old := t.chain
-	t.attaches = len(groups) > 0
-	defer func() { t.attaches = false }()
+	t.attaches, t.partly = len(groups) > 0, partly && t.at.w < exec.MaxTime
+	defer func() { t.attaches, t.partly = false, false }()
 	if err := t.start(groups); err != nil {
 		return false, fmt.Errorf("optest: stage %q, task %d, with key groups that another chain has detached: %w", t.spec.Name, t.index, err)
 	}
@@ -204,11 +209,20 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, moved exec.Gro
 		if rng.IntN(2) > 0 {
 			continue
 		}
-		if err := copyGroup(tables, g, moved); err != nil { // as if it came from another process
-			return err
+		parted := false
+		if t.partly && rng.IntN(3) > 0 {
+			var err error
+			if parted, err = t.part(c, g, moved, rng); err != nil {
+				return err
+			}
+		}
+		if !parted {
+			if err := copyGroup(tables, g, moved); err != nil { // as if it came from another process
+				return err
+			}
+			rest = append(rest, g)
 		}
 		delete(moved, g)
-		rest = append(rest, g)
 	}
 	for _, table := range tables {
 		if err := table.Restored(rest); err != nil {
@@ -243,7 +257,7 @@ func (t *task) newOutputs() (out []*exec.Output) {
 
 // start makes a task as of its last commit, of which it has the state of some groups.
 func (t *task) start(moved exec.GroupState) error {
-	t.outputs, t.homes = t.newOutputs(), nil
+	t.outputs, t.homes, t.arriving = t.newOutputs(), nil, arriving{}
 	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
 	c, err := t.spec.New(t)
 	if err != nil {
@@ -274,6 +288,9 @@ func (t *task) step() error {
 		return nil
 	}
 	now := t.run.now
+	if err := t.arrive(func(int, *exec.Part) bool { return now >= t.arriving.until || t.arriving.wall }); err != nil {
+		return err
+	}
 	if crashed, err := t.all(func() (bool, error) {
 		did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return c.Tick(now, b) })
 		return did.All, err
@@ -293,7 +310,7 @@ func (t *task) step() error {
 	if err := t.commit(); err != nil {
 		return err
 	}
-	_, err := t.moves()
+	_, err := t.moves(true)
 	return err
 }
 
@@ -323,7 +340,7 @@ func (t *task) all(call func() (all bool, err error)) (crashed bool, err error) 
 		if err := t.commit(); err != nil {
 			return false, err
 		}
-		if moved, err := t.moves(); err != nil || moved {
+		if moved, err := t.moves(false); err != nil || moved {
 			return moved, err
 		}
 		if t.run.o.CrashEvery > 0 && t.run.cuts.IntN(8) == 0 {
@@ -389,6 +406,9 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 				continue
 			}
 			in := exec.In{Input: i, Task: rec.task, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
+			if err := t.forSection(&in, s.data); err != nil {
+				return false, err
+			}
 			if crashed, err := t.all(func() (bool, error) {
 				from := in
 				did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return process(c, from, s.data, b) })
@@ -446,6 +466,9 @@ func (t *task) inputWatermark() int64 {
 func (t *task) advance(w int64) (crashed bool, err error) {
 	if w <= t.at.w {
 		return false, nil
+	}
+	if err := t.whole(); err != nil {
+		return false, err
 	}
 	crashed, err = t.all(func() (bool, error) {
 		did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return c.Advance(exec.Bounds{Time: w}, b) })

@@ -36,8 +36,10 @@ type Map[K comparable, V any] struct {
 	restored func(group int, key *K, v *V)
 	// dropped is called for a key group that has moved away.
 	dropped func(group int)
-	// small tables stay in memory; pace is set for a table that holds timers.
+	// small tables stay in memory; the key groups of whole ones come whole. pace is set for a table that
+	// holds timers.
 	small   bool
+	whole   bool
 	pace    pacer[K]
 	scratch []byte
 
@@ -419,6 +421,7 @@ type mapGroup[K comparable, V any] struct {
 	ends    *ends // of this group, as group 0; nil: the values do not end
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
+	small   bool
 }
 
 // Detach implements StateTable.
@@ -433,7 +436,7 @@ func (m *Map[K, V]) Detach(group int) exec.Detached {
 	if m.dropped != nil {
 		m.dropped(group)
 	}
-	g := &mapGroup[K, V]{entries: m.index.Detach(group), keys: m.keys, vals: m.vals}
+	g := &mapGroup[K, V]{entries: m.index.Detach(group), keys: m.keys, vals: m.vals, small: m.small}
 	m.n -= g.entries.Values
 	m.size -= g.entries.Bytes
 	if m.ends != nil {

@@ -13,6 +13,7 @@ type SectionReader interface {
 	// process runs a section until the meter is over.
 	process(in *exec.In, payload []byte, m *exec.Meter) (done bool, err error)
 	item(in *exec.In, payload []byte) (exec.Item, bool)
+	keys(in *exec.In, payload []byte, f func(hash uint64)) bool
 	transient
 }
 
@@ -46,7 +47,9 @@ type Chain struct {
 
 	transients []transient
 	stateless  bool
-	firing     any // the operator whose timers fired last
+	inParts    bool
+	rekeyed    bool // there is state whose keys are not the stream's
+	firing     any  // the operator whose timers fired last
 
 	advancers []Advancer
 	tickers   []Ticker
@@ -155,8 +158,15 @@ func New(st Stage, rt exec.Runtime) (*Chain, error) {
 			}
 		}
 	}
+	c.inParts = !c.rekeyed && !slices.ContainsFunc(c.tables, func(t exec.StateTable) bool {
+		p, ok := t.(exec.InParts)
+		return !ok || !p.InParts()
+	})
 	return c, nil
 }
+
+// Rekeyed says that the keys of some state are not those of the stream: no key group comes part by part.
+func (c *Chain) Rekeyed() { c.rekeyed = true }
 
 // Add registers an operator for the calls that go to all; id is the id of its node.
 func (c *Chain) Add(id int, v any) { c.ops = append(c.ops, operator{id, v}) }
@@ -266,6 +276,12 @@ func (c *Chain) Item(in *exec.In, payload []byte) (exec.Item, bool) {
 		return c.source.item()
 	}
 	return c.inputs[in.Input].item(in, payload)
+}
+
+func (c *Chain) InParts() bool { return c.inParts }
+
+func (c *Chain) Keys(in *exec.In, payload []byte, f func(hash uint64)) bool {
+	return c.inputs[in.Input].keys(in, payload, f)
 }
 
 func (c *Chain) Peek() (exec.Item, bool, error) {

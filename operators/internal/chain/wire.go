@@ -244,6 +244,33 @@ func (r *Reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 	return it, true
 }
 
+// keys calls f with the hash of each item's key; ok is false if the items have none, or cannot be decoded.
+func (r *Reader[T]) keys(in *exec.In, payload []byte, f func(hash uint64)) (ok bool) {
+	keyed, ok := r.sd.(interface{ KeyLen(src []byte) (int, error) })
+	if !ok {
+		return false
+	}
+	pos := 0
+	for range in.Items {
+		_, k := serde.Zigzag(payload[pos:])
+		if k <= 0 {
+			return false
+		}
+		pos += k
+		k, err := keyed.KeyLen(payload[pos:])
+		if err != nil {
+			return false
+		}
+		f(exec.HashKey(payload[pos : pos+k]))
+		var v T
+		if k, err = decode(r.sd, payload[pos:], &v); err != nil {
+			return false
+		}
+		pos += k
+	}
+	return pos == len(payload)
+}
+
 func (r *Reader[T]) bad(in *exec.In, i int, err error) error {
 	r.batch.Reset()
 	return &exec.ItemError{Err: fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}

@@ -85,6 +85,7 @@ func GlobalMerge[T any, K comparable, A any](c *chain.Chain, id int, name string
 		key: key, keys: keys, acc: acc, add: add, clone: clone, changed: changed, w: w, at: exec.MinTime,
 		state: state.NewMap(name, c.RT.Groups(), keys, groupedSerde(acc)),
 	}
+	g.state.WholeGroups() // its keys are not the stream's
 	c.Add(id, g)
 	return g.receive
 }

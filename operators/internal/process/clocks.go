@@ -149,6 +149,7 @@ func newKeyClocks[K comparable](name string, groups int, keys serde.Serde[K], ow
 	}
 	x.Map = state.NewMap(name, groups, keys, serde.New(typ, x.appendClock, x.readClock))
 	x.KeepInMemory()
+	x.WholeGroups() // a clock belongs to the timers of its key
 	x.OnDrop(x.gone.DropGroup)
 	x.OnRestored(func(group int, key *K, k *keyClock) {
 		k.check = k.newest()

@@ -36,6 +36,7 @@ func newSharedClocks[K comparable](name string, groups, n int, keys serde.Serde[
 	x := &sharedClocks[K]{own: own, w: w, n: n, keys: keys, timers: timers, queues: make([][]sharedTimers[K], groups)}
 	x.Map = state.NewMap(name, groups, state.Uint8, serde.New("clock", x.own.append, x.own.decode))
 	x.KeepInMemory()
+	x.WholeGroups() // timers of keys come into the queues of their clocks
 	x.OnDrop(func(group int) { x.queues[group] = nil })
 	return x
 }
