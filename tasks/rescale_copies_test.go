@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -27,6 +29,8 @@ type link struct {
 	// receives; nil: nothing happens to them.
 	open    func() error
 	receive func(b []byte) ([]byte, error)
+	// send is called with each message that the one who has opened a stream sends; nil: nothing happens to them.
+	send func(b []byte) []byte
 }
 
 func (l *link) Address() string { return strconv.Itoa(l.me) }
@@ -46,9 +50,9 @@ func (l *link) Open(ctx context.Context, address, job string) (copies.Stream, er
 	}
 	l.f.wait.Go(func() {
 		defer cancel()
-		_ = l.f.executors[i].Config().Handover.Serve(pipe{ctx, there, back, nil}) // the end of the stream is its error
+		_ = l.f.executors[i].Config().Handover.Serve(pipe{ctx, there, back, nil, nil}) // the end of the stream is its error
 	})
-	return pipe{ctx, back, there, l.receive}, nil
+	return pipe{ctx, back, there, l.receive, l.send}, nil
 }
 
 // pipe implements copies.Stream.
@@ -56,11 +60,15 @@ type pipe struct {
 	ctx     context.Context
 	in, out chan []byte
 	receive func(b []byte) ([]byte, error)
+	send    func(b []byte) []byte
 }
 
 func (p pipe) Context() context.Context { return p.ctx }
 
 func (p pipe) Send(b []byte) error {
+	if p.send != nil {
+		b = p.send(b)
+	}
 	select {
 	case p.out <- b:
 		return nil
@@ -81,6 +89,16 @@ func (p pipe) Recv() ([]byte, error) {
 	}
 }
 
+// changed returns a frame of which f has changed the parts.
+func changed(of *copies.Frame, f func(p *copies.Part)) []byte {
+	b := copies.BeginParts(0)
+	for i := range of.Parts {
+		f(&of.Parts[i])
+		b = copies.AppendPart(b, &of.Parts[i])
+	}
+	return copies.Seal(b)
+}
+
 // What goes wrong on the way of copies between processes costs time, never a row: the receiver restores what
 // does not come.
 func TestCopiesBetweenProcesses(t *testing.T) {
@@ -89,9 +107,19 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 		name    string
 		open    func() error
 		receive func() func(b []byte) ([]byte, error)
+		send    func(b []byte) []byte
 		copied  bool // all comes
 	}{
 		{name: "all come", copied: true},
+		{name: "the giver's program sends whole groups", copied: true, send: func(b []byte) []byte {
+			r, err := copies.ParseRequest(b)
+			if err != nil {
+				return b
+			}
+			r.Of, r.Parts = 0, nil // it does not know them
+			b, _ = r.Bytes()       // of what was parsed
+			return b
+		}},
 		{name: "there is no connection", open: func() error { return cut }},
 		{name: "the connection is lost at some message", receive: func() func([]byte) ([]byte, error) {
 			var n atomic.Int64
@@ -106,6 +134,8 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 			return func(b []byte) ([]byte, error) {
 				if f, err := copies.Parse(b); err == nil && f.Kind == copies.Some {
 					return copies.Seal(copies.Begin(0)), nil
+				} else if err == nil && f.Kind == copies.Parts {
+					return changed(&f, func(p *copies.Part) { p.Items = nil }), nil
 				}
 				return b, nil
 			}
@@ -119,6 +149,16 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 				if f, err := copies.Parse(b); err == nil && f.Kind == copies.Some {
 					b = copies.Seal(append(append(copies.Begin(0), before...), f.Items...))
 					before = f.Items
+				} else if err == nil && f.Kind == copies.Parts {
+					b = changed(&f, func(p *copies.Part) {
+						if len(p.Items) > 0 && len(before) > 0 {
+							p.Total++
+							p.Items = slices.Concat(before, p.Items)
+						}
+						if p.Total == 1 {
+							before = p.Items
+						}
+					})
 				}
 				return b, nil
 			}
@@ -132,7 +172,7 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 		{name: "refused", receive: func() func([]byte) ([]byte, error) {
 			var n atomic.Int64
 			return func(b []byte) ([]byte, error) {
-				if f, err := copies.Parse(b); err == nil && f.Kind == copies.Some && n.Add(1)%2 == 0 {
+				if f, err := copies.Parse(b); err == nil && (f.Kind == copies.Some && n.Add(1)%2 == 0 || f.Kind == copies.Parts && n.Add(1)%20 == 0) {
 					return copies.Refusal(), nil
 				}
 				return b, nil
@@ -149,7 +189,7 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 				if c.receive != nil {
 					receive = c.receive()
 				}
-				f := newFleet(t, file, g, protocol, func(l *link) { l.open, l.receive = c.open, receive })
+				f := newFleet(t, file, g, protocol, func(l *link) { l.open, l.receive, l.send = c.open, receive, c.send })
 				require.Eventually(t, func() bool { return f.keys(byKey) >= 40 }, time.Minute, time.Millisecond, "there is state to move")
 				for _, n := range []int{5, 1, 3} {
 					var last *rescale.Progress
@@ -171,4 +211,62 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A task processes records of a key group of which it has the parts that they need: the last part of the group that
+// comes to the new task from the other process comes only when the task has processed many items.
+func TestProcessedBeforeWhole(t *testing.T) {
+	w := newWorld(1, 20_000, 2)
+	file := filepath.Join(t.TempDir(), "out")
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
+	var f *fleet
+	held := make(chan struct{}, 1)
+	var processed atomic.Bool
+	release := make(chan struct{})
+	f = newFleet(t, file, g, "fused", func(l *link) {
+		l.receive = func(b []byte) ([]byte, error) {
+			of, err := copies.Parse(b)
+			if err != nil || of.Kind != copies.Parts || of.Parts[len(of.Parts)-1].Number != exec.Parts-1 || processed.Load() {
+				return b, nil
+			}
+			for _, p := range of.Parts {
+				if p.Total > 0 {
+					return b, nil // records may need it
+				}
+			}
+			select {
+			case held <- struct{}{}:
+			default:
+			}
+			select {
+			case <-release:
+			case <-t.Context().Done():
+			}
+			return b, nil
+		}
+	})
+	require.Eventually(t, func() bool { return f.keys(byKey) >= 40 }, time.Minute, time.Millisecond, "there is state to move")
+	done := make(chan error, 1)
+	go func() {
+		asked := []rescale.Request{{Stage: "by-key", Tasks: 3}}
+		done <- f.drive(t.Context(), asked, func(*rescale.Progress) {})
+	}()
+	<-held
+	g.open.Store(true)
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for k, h := range f.tasks {
+			if k[0] == byKey && k[1] >= 2 && h.Status().ItemsIn > 500 {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, time.Millisecond, "a new task processes what it can")
+	processed.Store(true)
+	close(release)
+	require.NoError(t, <-done)
+	f.end()
+	sameRows(t, w.want, lines(t, file))
+	require.Zero(t, f.count(observe.RecoveryReplaying))
 }

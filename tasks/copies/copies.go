@@ -16,6 +16,10 @@ type Request struct {
 	Nonce  uint64 `json:"nonce"`
 	Commit uint64 `json:"commit"`
 	Group  int    `json:"group"`
+	// Of is the number of sub-groups into which the group is divided; 0: it is asked for as a whole. Parts are
+	// the sub-groups that are asked for, by number; the number Of is that of the head.
+	Of    int   `json:"of,omitempty"`
+	Parts []int `json:"parts,omitempty"`
 }
 
 // Bytes returns the request as a message.
@@ -37,6 +41,7 @@ const (
 	Some  Kind = 1
 	Whole Kind = 2
 	None  Kind = 3
+	Parts Kind = 4
 )
 
 const (
@@ -51,6 +56,17 @@ type Frame struct {
 	Items []byte
 	// Total is how many items the group has (kind Whole).
 	Total uint64
+	// Parts are those of a frame of kind Parts.
+	Parts []Part
+}
+
+// Part is a sub-group, which is complete with these items, or the head.
+type Part struct {
+	Number int
+	// Total is how many items it has. Those of frames of kind Some that came before are the first ones of the
+	// first part in a frame.
+	Total int
+	Items []byte
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -79,6 +95,39 @@ func End(total uint64) []byte {
 	return Seal(binary.AppendUvarint([]byte{version, byte(Whole), 0, 0, 0, 0}, total))
 }
 
+// BeginParts returns a frame of kind Parts without any: call AppendPart, then Seal.
+func BeginParts(size int) []byte {
+	b := Begin(size)
+	b[1] = byte(Parts)
+	return b
+}
+
+// AppendPart adds a part to a frame that BeginParts has returned.
+func AppendPart(b []byte, p *Part) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Number)), uint64(p.Total))
+	return append(binary.AppendUvarint(b, uint64(len(p.Items))), p.Items...)
+}
+
+// parseParts reads the body of a frame of kind Parts.
+func parseParts(b []byte) (parts []Part, ok bool) {
+	for len(b) > 0 {
+		var head [3]uint64 // number, total, length of the items
+		for i := range head {
+			v, n := binary.Uvarint(b)
+			if n <= 0 || v > 1<<31 {
+				return nil, false
+			}
+			head[i], b = v, b[n:]
+		}
+		if uint64(len(b)) < head[2] {
+			return nil, false
+		}
+		parts = append(parts, Part{int(head[0]), int(head[1]), b[:head[2]]})
+		b = b[head[2]:]
+	}
+	return parts, len(parts) > 0
+}
+
 // Refusal returns the frame that is the answer of a process that does not have the group.
 func Refusal() []byte { return Seal([]byte{version, byte(None), 0, 0, 0, 0}) }
 
@@ -105,6 +154,8 @@ func Parse(b []byte) (f Frame, err error) {
 		ok = n > 0 && n == len(body)
 	case None:
 		ok = len(body) == 0
+	case Parts:
+		f.Parts, ok = parseParts(body)
 	default:
 		return f, sharedlog.Errorf(sharedlog.KindVersion, "a frame of a key group's state has kind %d", f.Kind)
 	}

@@ -63,7 +63,8 @@ func TestParseRefuses(t *testing.T) {
 		{[]byte{version, byte(Whole), 0, 0, 0, 0}, sharedlog.KindCorrupt},
 		{[]byte{version, byte(Whole), 0, 0, 0, 0, 0x80}, sharedlog.KindCorrupt},
 		{append(Refusal(), 0), sharedlog.KindCorrupt},
-		{[]byte{version, 4, 0, 0, 0, 0}, sharedlog.KindVersion},
+		{BeginParts(0), sharedlog.KindCorrupt},
+		{[]byte{version, 5, 0, 0, 0, 0}, sharedlog.KindVersion},
 	} {
 		_, err := Parse(Seal(c.bad))
 		require.Equal(t, c.kind, sharedlog.KindOf(err), "%x", c.bad)
@@ -77,6 +78,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(End(300))
 	f.Add(Refusal())
 	f.Add(Seal(append(Begin(8), "items"...)))
+	f.Add(Seal(AppendPart(BeginParts(8), &Part{7, 1, []byte("items")})))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) >= header {
 			Seal(b) // else it would find no body
@@ -94,6 +96,38 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, got, again)
 		case None:
 			require.Equal(t, b, Refusal())
+		case Parts:
+			frame := BeginParts(0)
+			for i := range got.Parts {
+				frame = AppendPart(frame, &got.Parts[i])
+			}
+			again, err := Parse(Seal(frame))
+			require.NoError(t, err)
+			require.Equal(t, got, again)
 		}
 	})
+}
+
+// Sub-groups: the bytes of a request for some of them, and of a frame with two.
+func TestGoldenParts(t *testing.T) {
+	b, err := (&Request{Stage: 1, Task: 2, Nonce: 3, Commit: 4, Group: 5, Of: 256, Parts: []int{256, 7}}).Bytes()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"stage":1,"task":2,"nonce":3,"commit":4,"group":5,"of":256,"parts":[256,7]}`, string(b))
+	parts := []Part{{256, 3, []byte("head")}, {7, 0, []byte{}}}
+	frame := BeginParts(32)
+	for i := range parts {
+		frame = AppendPart(frame, &parts[i])
+	}
+	require.Equal(t, "0104"+sum(Seal(frame))+"8002"+"03"+"04"+"68656164"+"07"+"00"+"00", hex.EncodeToString(frame))
+	got, err := Parse(frame)
+	require.NoError(t, err)
+	require.Equal(t, Frame{Kind: Parts, Parts: parts}, got)
+	for i := header; i < len(frame); i++ {
+		cut := Seal(append([]byte(nil), frame[:i]...))
+		if got, err := Parse(cut); err == nil { // the first part is whole
+			require.Equal(t, parts[:1], got.Parts)
+		} else {
+			require.Equal(t, sharedlog.KindCorrupt, sharedlog.KindOf(err))
+		}
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -35,11 +37,16 @@ type fetch struct {
 	err     error
 	cancel  context.CancelFunc
 
-	mu   sync.Mutex
-	rest []int // the groups that were not asked for, the next one first
+	parts bool // groups come part by part
 
-	items  uint64 // applied of the group that is not complete
-	within bool   // there is such a group
+	mu   sync.Mutex
+	asks asks
+
+	// Of the task.
+	items  uint64        // applied of the group that is not complete
+	within bool          // there is such a group
+	come   map[int]*come // by group, of which parts have come
+	before []byte        // items of the next part
 }
 
 // frame is a frame of the answer to the request for a group.
@@ -71,25 +78,29 @@ func (f *fetch) close() {
 func (f *fetch) first(groups []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	slices.SortStableFunc(f.rest, func(a, b int) int { return rank(groups, a) - rank(groups, b) })
+	f.asks.first(groups)
 }
 
-func rank(groups []int, g int) int {
-	if slices.Contains(groups, g) {
-		return 0
-	}
-	return 1
-}
-
-// next returns the group to ask for now.
-func (f *fetch) next() (group int, ok bool) {
+// demand makes the fetch ask for parts of a group before others.
+func (f *fetch) demand(group int, parts []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.rest) == 0 {
-		return 0, false
-	}
-	group, f.rest = f.rest[0], f.rest[1:]
-	return group, true
+	f.asks.demand(group, parts)
+}
+
+// next returns what to ask for now.
+func (f *fetch) next() (of ask, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of, _, ok = f.asks.next()
+	return of, ok
+}
+
+// has is called when all of a group was received.
+func (f *fetch) has(group int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asks.has(group)
 }
 
 var errSilent = fmt.Errorf("it has sent nothing for %v", patience)
@@ -110,14 +121,17 @@ func (f *fetch) run(ctx context.Context) error {
 	if err != nil {
 		return because(err)
 	}
-	var asked []int
+	var asked []ask
 	for {
 		for len(asked) < askAhead {
-			g, ok := f.next()
+			of, ok := f.next()
 			if !ok {
 				break
 			}
-			r := copies.Request{Stage: f.name.stage, Task: f.name.task, Nonce: f.name.nonce, Commit: f.name.commit, Group: g}
+			r := copies.Request{Stage: f.name.stage, Task: f.name.task, Nonce: f.name.nonce, Commit: f.name.commit, Group: of.group, Parts: of.parts}
+			if f.parts {
+				r.Of = exec.Parts
+			}
 			b, err := r.Bytes()
 			if err == nil {
 				err = st.Send(b)
@@ -125,7 +139,7 @@ func (f *fetch) run(ctx context.Context) error {
 			if err != nil && !errors.Is(err, io.EOF) { // then Recv says why
 				return because(err)
 			}
-			asked = append(asked, g)
+			asked = append(asked, of)
 		}
 		if len(asked) == 0 {
 			return nil
@@ -140,12 +154,21 @@ func (f *fetch) run(ctx context.Context) error {
 			return err
 		}
 		select {
-		case f.frames <- frame{asked[0], fr}:
+		case f.frames <- frame{asked[0].group, fr}:
 			f.poke()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if fr.Kind != copies.Some {
+		switch fr.Kind {
+		case copies.Some:
+		case copies.Parts:
+			if asked[0].parts = asked[0].parts[min(len(fr.Parts), len(asked[0].parts)):]; len(asked[0].parts) == 0 {
+				asked = asked[1:]
+			}
+		case copies.Whole:
+			f.has(asked[0].group)
+			asked = asked[1:]
+		default:
 			asked = asked[1:]
 		}
 		silent.Reset(patience)
@@ -164,8 +187,9 @@ func (m *mover) ask(ctx context.Context, a *arrival) {
 	cfg := m.config()
 	a.fetch = &fetch{
 		peers: cfg.Peers, address: a.marker.Released.Served, job: cfg.Layout.Job, name: nameOf(a.marker), poke: m.poke,
-		rest: slices.Clone(a.missing),
+		parts: m.inParts(), come: map[int]*come{},
 	}
+	a.fetch.asks = newAsks(a.missing, a.fetch.parts)
 	a.fetch.begin(ctx)
 }
 
@@ -179,7 +203,7 @@ func (m *mover) demand(groups []int) {
 }
 
 // fetched applies one frame of each fetch, and reports whether there was any.
-func (m *mover) fetched() (did bool, err error) {
+func (m *mover) fetched(ctx context.Context) (did bool, err error) {
 	for _, a := range slices.Clone(m.arrivals) {
 		if a.fetch == nil {
 			continue
@@ -188,9 +212,9 @@ func (m *mover) fetched() (did bool, err error) {
 		case fr, ok := <-a.fetch.frames:
 			did = true
 			if ok {
-				err = m.frame(a, &fr)
+				err = m.frame(ctx, a, &fr)
 			} else {
-				m.unfetched(a, a.fetch.err)
+				err = m.unfetched(ctx, a, a.fetch.err)
 			}
 			m.poke() // there may be another one
 		default:
@@ -204,41 +228,77 @@ func (m *mover) fetched() (did bool, err error) {
 
 // frame applies a frame of a release's key groups. Only what also ends the task's rebuilding of the groups
 // is an error; what else is wrong with a frame ends the fetch.
-func (m *mover) frame(a *arrival, fr *frame) error {
+func (m *mover) frame(ctx context.Context, a *arrival, fr *frame) error {
 	began := m.config().Clock()
 	defer func() { m.e.Moved(m.config().Clock().Sub(began)) }()
 	f := a.fetch
+	corrupt := func(format string, args ...any) error {
+		return m.unfetched(ctx, a, sharedlog.Errorf(sharedlog.KindCorrupt, format, args...))
+	}
 	switch fr.Kind {
 	case copies.Some:
-		f.within = true
-		n, err := m.e.ApplyCopy(fr.group, fr.Items)
-		f.items += uint64(n)
-		if err != nil {
-			m.unfetched(a, err)
+		if f.parts {
+			f.before = append(f.before, fr.Items...) // a part, or a group, is added when all of it has come
 			return nil
 		}
-		m.e.Reached(observe.RescaleCopied)
-	case copies.Whole:
-		if f.items != fr.Total {
-			m.unfetched(a, sharedlog.Errorf(sharedlog.KindCorrupt, "%d items of %d have come", f.items, fr.Total))
+		return m.apply(ctx, a, fr.group, fr.Items)
+	case copies.Parts:
+		if !f.parts || !slices.Contains(a.missing, fr.group) {
+			return corrupt("parts come of key group %d", fr.group)
+		}
+		whole, err := m.arrived(a, fr.group, fr.Parts)
+		if err != nil {
+			return m.unfetched(ctx, a, err)
+		}
+		if !whole {
 			return nil
+		}
+		delete(f.come, fr.group)
+		m.e.Whole()
+		return m.has(a, []int{fr.group})
+	case copies.Whole:
+		if f.parts {
+			if f.come[fr.group] != nil {
+				return corrupt("a whole key group comes behind parts of it")
+			}
+			items := f.before
+			f.before = nil
+			if err := m.apply(ctx, a, fr.group, items); err != nil || a.fetch == nil {
+				return err
+			}
+		}
+		if f.items != fr.Total {
+			return corrupt("%d items of %d have come", f.items, fr.Total)
 		}
 		f.items, f.within = 0, false
 		if err := m.e.Restored([]int{fr.group}); err != nil {
 			return err
 		}
 		return m.has(a, []int{fr.group})
-	case copies.None: // it stays missing until the fetch ends
-		if f.within {
-			m.unfetched(a, sharedlog.Errorf(sharedlog.KindCorrupt, "a copy ends with a refusal"))
+	case copies.None: // what is missing stays so until the fetch ends
+		if f.within || len(f.before) > 0 {
+			return corrupt("a copy ends with a refusal")
 		}
 	}
 	return nil
 }
 
+// apply applies items of a key group that comes as a whole.
+func (m *mover) apply(ctx context.Context, a *arrival, group int, items []byte) error {
+	f := a.fetch
+	f.within = true
+	n, err := m.e.ApplyCopy(group, items)
+	f.items += uint64(n)
+	if err != nil {
+		return m.unfetched(ctx, a, err)
+	}
+	m.e.Reached(observe.RescaleCopied)
+	return nil
+}
+
 // unfetched ends the fetch of a release, of which groups are missing: the task restores them. err is nil if the
 // giver's process does not have them.
-func (m *mover) unfetched(a *arrival, err error) {
+func (m *mover) unfetched(ctx context.Context, a *arrival, err error) error {
 	f := a.fetch
 	f.close()
 	a.fetch, a.restores = nil, true
@@ -246,7 +306,13 @@ func (m *mover) unfetched(a *arrival, err error) {
 		"stage", m.name(), "task", m.index, "from", f.address, "groups", len(a.missing), "error", err)
 	if f.within {
 		for _, g := range a.missing {
-			m.e.Drop(g) // of one of them a part has come
+			if f.come[g] == nil {
+				m.e.Drop(g) // of one of them a part has come
+			}
 		}
 	}
+	if len(f.come) == 0 {
+		return nil
+	}
+	return m.again(ctx, a, slices.Sorted(maps.Keys(f.come)))
 }

@@ -40,6 +40,11 @@ type mover struct {
 	sections envelope.Sections
 	marker   envelope.Marker
 	wanted   []int // the groups that a record waits for
+	// waiting is the record that waits, need has the parts of groups that it needs, and unasked those of the
+	// wanted groups that did not come part by part.
+	waiting sharedlog.LSN
+	unasked []int
+	need    map[int][]int
 }
 
 func (m *mover) config() *runtime.Config { return m.e.Config() }
@@ -211,21 +216,11 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 		if h.Part || m.config().Protocol.Capabilities().Flushes || e.LSN < m.e.Position() {
 			return false, nil // it counts at its marker, if at all
 		}
-		m.wanted = m.wanted[:0]
-		for {
-			s, ok := m.sections.Next()
-			if !ok {
-				break
-			}
-			if m.core.Waits(s.Group, e.LSN) {
-				m.wanted = append(m.wanted, s.Group)
-			}
-		}
-		if len(m.wanted) > 0 {
-			m.demand(m.wanted)
-		}
-		return len(m.wanted) > 0, m.sections.Err()
+		return m.waitsForParts(e)
 	case envelope.KindMarker:
+		if m.onlyParts() && !m.config().Protocol.Capabilities().Flushes {
+			return false, nil // nothing counts at it, and event time stands
+		}
 		err := m.marker.Parse(e.Data)
 		return err == nil && m.e.Fresh(&m.marker), err
 	}

@@ -92,7 +92,7 @@ func (m *mover) next() (a *arrival, groups []int) {
 // the giver, if it is a task of this process or the giver's process serves it, otherwise from the store and
 // the change logs. It waits for no other process but these.
 func (m *mover) take(ctx context.Context) (bool, error) {
-	if did, err := m.fetched(); did || err != nil {
+	if did, err := m.fetched(ctx); did || err != nil {
 		return did, err
 	}
 	a, groups := m.next()

@@ -283,6 +283,9 @@ func (t *Task) From(group int) sharedlog.LSN { return t.from[group] }
 // Blocked reports whether there are groups for which Waits may be true.
 func (t *Task) Blocked() bool { return t.waiting > 0 }
 
+// Waiting returns the number of groups for which Waits may be true.
+func (t *Task) Waiting() int { return t.waiting }
+
 // Waits reports whether the task must not process a record that counts at an LSN, because it
 // contains items of this key group: whether they are its own is not decided, or it does not have
 // the group's state yet.

@@ -250,6 +250,73 @@ func (e *Engine) ApplyCopy(group int, items []byte) (n int, err error) {
 	return e.t.applyItems(group, items)
 }
 
+// InParts reports whether the task can process items of a key group of which not all has come.
+func (e *Engine) InParts() bool { return len(e.t.tables) > 0 && e.t.chain.InParts() }
+
+// PartsOf calls f with the part (exec.Part) of each item of a section of a stream; ok is false if they are not known.
+func (e *Engine) PartsOf(stream int, s *envelope.Section, f func(part int)) (ok bool) {
+	t := e.t
+	if stream >= len(t.input) || t.input[stream] < 0 {
+		return false
+	}
+	own, groups := true, t.Groups()
+	in := exec.In{Input: t.input[stream], Group: s.Group, Items: s.Items}
+	ok = t.chain.Keys(&in, s.Data, func(hash uint64) {
+		own = own && exec.GroupOf(hash, groups) == s.Group
+		f(exec.SubGroupOf(hash, groups, exec.Parts))
+	})
+	return ok && own
+}
+
+// Held returns what has been read of the input and not been processed.
+func (e *Engine) Held() []sharedlog.Entry { return e.t.in.rest }
+
+// Arrive adds a part of a key group that comes from a task of another process. Whole is called when the task has all
+// parts of a group.
+func (e *Engine) Arrive(group int, p *exec.Part) error {
+	t := e.t
+	if err := exec.Arrive(t.tables, group, t.Groups(), p); err != nil {
+		return err
+	}
+	if p.Number == exec.Head {
+		e.Whole()
+	}
+	return nil
+}
+
+// Whole makes the operators compute anew what they derive from the state of all groups.
+func (e *Engine) Whole() { e.t.chain.Stand(exec.Bounds{Time: e.t.promise.Time}) }
+
+// TakeAgain is Take for groups of which the task has parts, which may have changed: it commits, drops them, and restores
+// them as of this commit.
+func (e *Engine) TakeAgain(ctx context.Context, groups []int, at sharedlog.LSN, named bool) error {
+	t := e.t
+	if err := e.Commit(ctx); err != nil {
+		return err
+	}
+	until := at
+	e.Landed(func(at sharedlog.LSN) { until = at })
+	if err := e.Acknowledged(ctx); err != nil {
+		return err
+	}
+	if t.cfg.Checkpoints != nil {
+		if err := checkpoint.Durable(ctx, t.cfg.Log, at+1); err != nil { // see Take
+			return err
+		}
+	}
+	for _, g := range groups {
+		e.Drop(g)
+	}
+	from, err := t.load(ctx, groups, at, never, named)
+	if err != nil {
+		return err
+	}
+	if err := t.replay(ctx, groups, from, until+1); err != nil {
+		return err
+	}
+	return e.Restored(groups)
+}
+
 // Restored is called when the state of key groups of other tasks is complete.
 func (e *Engine) Restored(groups []int) error {
 	t := e.t
