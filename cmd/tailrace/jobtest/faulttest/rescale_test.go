@@ -45,7 +45,7 @@ var _ = Describe("a stage on workers is rescaled", func() {
 		drawn(func(protocol string, times int) { managerKilledAt(point, protocol, times) }, fmt.Sprintf("the manager is killed where %q", point))
 	}
 	// make rescale-faults
-	for n := range number("TAILRACE_RESCALES", 0) / rescalesPerJob {
+	for n := range (number("TAILRACE_RESCALES", 0) + rescalesPerJob - 1) / rescalesPerJob {
 		It(fmt.Sprint("at random, ", n), func() { world.Lasting(func(times int) { rescaledAtRandom(uint64(n), times) }) })
 	}
 })
