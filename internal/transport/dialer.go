@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,13 +24,19 @@ type grpcDialer struct {
 	link  *link // nil: connections are as fast as they are
 
 	mu     sync.Mutex
-	conns  map[string]*grpc.ClientConn
+	conns  map[string]*connection
 	closed bool
+}
+
+// connection is the connection to an address. received counts the bytes that have come over it.
+type connection struct {
+	*grpc.ClientConn
+	received atomic.Int64
 }
 
 // NewDialer returns a dialer that uses gRPC. It has no connections yet.
 func NewDialer(o Options) (Dialer, error) {
-	d := &grpcDialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
+	d := &grpcDialer{opt: o, conns: map[string]*connection{}, creds: insecure.NewCredentials()}
 	if o.LinkRate > 0 {
 		d.link = newLink(o.LinkRate)
 	}
@@ -57,7 +65,7 @@ func (d *grpcDialer) Close() error {
 
 var errClosed = unavailable{errors.New("the connections of this process are closed")}
 
-func (d *grpcDialer) conn(addr string) (*grpc.ClientConn, error) {
+func (d *grpcDialer) conn(addr string) (*connection, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -66,7 +74,15 @@ func (d *grpcDialer) conn(addr string) (*grpc.ClientConn, error) {
 	if c := d.conns[addr]; c != nil {
 		return c, nil
 	}
+	c := new(connection)
 	opts := []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := d.dial(ctx, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &counted{conn, &c.received}, nil
+		}),
 		grpc.WithTransportCredentials(d.creds),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(4 * window),
@@ -77,15 +93,33 @@ func (d *grpcDialer) conn(addr string) (*grpc.ClientConn, error) {
 			MinConnectTimeout: time.Second,
 		}),
 	}
-	if d.link != nil {
-		opts = append(opts, grpc.WithContextDialer(d.link.dial))
-	}
-	c, err := grpc.NewClient("passthrough:///"+addr, opts...)
-	if err != nil {
+	var err error
+	if c.ClientConn, err = grpc.NewClient("passthrough:///"+addr, opts...); err != nil {
 		return nil, err
 	}
 	d.conns[addr] = c
 	return c, nil
+}
+
+func (d *grpcDialer) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if d.link != nil {
+		return d.link.dial(ctx, addr)
+	}
+	var plain net.Dialer
+	return plain.DialContext(ctx, "tcp", addr)
+}
+
+// counted counts the bytes that are read from a connection.
+type counted struct {
+	net.Conn
+	received *atomic.Int64
+}
+
+// Read implements net.Conn.
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
 }
 
 func (d *grpcDialer) header(ctx context.Context) context.Context {
@@ -102,7 +136,7 @@ func (d *grpcDialer) Open(ctx context.Context, addr, name string) (ClientStream,
 	if err != nil {
 		return nil, fromStatus(addr, err)
 	}
-	return grpcStream{s, addr}, nil
+	return grpcStream{s, addr, &c.received}, nil
 }
 
 // Call implements Dialer.
@@ -116,8 +150,9 @@ func (d *grpcDialer) Call(ctx context.Context, addr, name string, request, reply
 
 // grpcStream is the client's end of a stream.
 type grpcStream struct {
-	s    grpc.ClientStream
-	addr string
+	s     grpc.ClientStream
+	addr  string
+	received *atomic.Int64
 }
 
 // Context implements Stream.
@@ -149,3 +184,6 @@ func (s grpcStream) Recv(m any) error { return fromStatus(s.addr, s.s.RecvMsg(m)
 
 // CloseSend implements ClientStream.
 func (s grpcStream) CloseSend() error { return s.s.CloseSend() }
+
+// Received implements ClientStream.
+func (s grpcStream) Received() int64 { return s.received.Load() }

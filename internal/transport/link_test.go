@@ -88,3 +88,31 @@ func TestDialerHasALink(t *testing.T) {
 		require.NoError(t, made.Close())
 	}
 }
+
+// Received grows while a message is on its way over a link.
+func TestReceived(t *testing.T) {
+	const size = 200_000
+	srv, err := NewServer(Options{})
+	require.NoError(t, err)
+	srv.Handle("large", func(st Stream) error { return st.Send(&Raw{Parts: [][]byte{make([]byte, size)}}) })
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	d, err := NewDialer(Options{LinkRate: 1_000_000})
+	require.NoError(t, err)
+	for partly := false; !partly; { // again, if a busy machine hides the first half
+		st, err := d.Open(t.Context(), l.Addr().String(), "large")
+		require.NoError(t, err)
+		before := st.Received()
+		got := make(chan error, 1)
+		go func() { got <- st.Recv(new(Raw)) }()
+		require.Eventually(t, func() bool { return st.Received()-before >= size/4 }, 2*time.Minute, time.Millisecond)
+		partly = st.Received()-before < size
+		require.NoError(t, <-got)
+		require.GreaterOrEqual(t, st.Received()-before, int64(size))
+	}
+	require.NoError(t, d.Close())
+	srv.Stop()
+	require.NoError(t, <-served)
+}

@@ -25,6 +25,9 @@ type ClientStream interface {
 	Hello(m any) error
 	// CloseSend declares that no more messages follow.
 	CloseSend() error
+	// Received returns how many bytes have come over the stream's connection, those of its other streams
+	// included. It grows while a message that Recv waits for is on its way.
+	Received() int64
 }
 
 // Dialer opens streams to the servers of a cluster. Safe for concurrent use.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
@@ -47,6 +48,7 @@ type placement struct {
 	moved    time.Time     // when leaveStanding last moved it
 	moves    int           // how often leaveStanding moved it
 	late     time.Duration // how long it may stand before the next warning
+	received int64         // bytes that the session's connection had received at since, or when it was placed
 }
 
 func (g *reading) init(l *Log) {
@@ -133,7 +135,7 @@ func (g *reading) place(at *placement, from sharedlog.LSN) {
 		g.sessions[addr] = s
 		g.l.wg.Go(s.run)
 	}
-	at.session = s
+	at.session, at.received = s, s.received()
 	s.cursors[at.p.id] = at.p
 	r := at.p.r
 	s.say.Open = append(s.say.Open, &logpb.OpenCursor{
@@ -214,6 +216,11 @@ const (
 	// replica with a slow disk is not left again and again.
 	standsFor    = time.Second
 	longestStand = 30 * time.Second
+	// A cursor that receives nothing while its session's connection carries at least flow bytes may
+	// be waiting for what is on its way over a slow link. It has slowLink times as long: to move it
+	// would have the same sent again. And a session is not silent while that much arrives.
+	flow     = 16 << 10
+	slowLink = 8
 	// tailEvery is how often a process whose cursors receive nothing asks for the log's tail.
 	tailEvery = 2 * time.Second
 	// damagedFor is how long a reader whose answering replicas are all damaged waits for the
@@ -256,19 +263,23 @@ func (g *reading) leaveStanding() (idle bool) {
 	g.mu.Lock()
 	on := maps.Clone(g.at)
 	g.mu.Unlock()
+	late := map[uint32][]any{}
 	for _, id := range slices.Sorted(maps.Keys(on)) {
 		at := on[id]
-		if g.stands(id, at, now) {
+		if g.stands(id, at, now, late) {
 			g.move(at.p)
 		}
 		idle = idle || at.idle && now.Sub(at.since) >= standsFor
+	}
+	for _, shard := range slices.Sorted(maps.Keys(late)) {
+		g.l.opt.Logger.Warn("a reader waits: no replica of its shard that answers shows what comes next; start the nodes that are away, or see tailrace log rescue", late[shard]...)
 	}
 	return idle
 }
 
 // stands reports whether a cursor has received nothing, although there is more, for so long that it
-// must move.
-func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
+// must move. It adds its shard to late if there should be a warning.
+func (g *reading) stands(id uint64, at *placement, now time.Time, late map[uint32][]any) bool {
 	p := at.p
 	p.r.mu.Lock()
 	waits := p.id == id && !p.r.closed && p.next == len(p.queue) && p.frontier != everything && p.lost == nil &&
@@ -277,22 +288,29 @@ func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 	p.r.mu.Unlock()
 	sh := g.l.shards.get(p.shard)
 	idle := waits && sh != nil && !sh.GetSealed() && uint64(frontier) >= g.l.tail.Load()
+	g.mu.Lock()
+	received, err := at.session.received(), at.err
+	slow := received-at.received >= flow
 	if !waits || frontier != at.frontier || idle != at.idle || at.since.IsZero() {
-		at.frontier, at.since, at.moved, at.moves, at.late, at.idle = frontier, now, now, 0, resolvePatience, idle
+		at.frontier, at.since, at.moved, at.moves, at.late, at.idle, at.received = frontier, now, now, 0, resolvePatience, idle, received
+		g.mu.Unlock()
 		return false
 	}
+	g.mu.Unlock()
 	if sh == nil || idle || past(sh, frontier) {
 		return false
 	}
-	if now.Sub(at.since) >= at.late {
-		at.late *= 2
-		g.mu.Lock()
-		err := at.err
-		g.mu.Unlock()
-		g.l.opt.Logger.Warn("a reader waits: no replica of its shard that answers shows what comes next; start the nodes that are away, or see tailrace log rescue",
-			"shard", p.shard, "from", uint64(frontier), "sealed", sh.GetSealed(), "sealed_at", sh.GetSealedAt(), "nodes", sh.GetAddrs(), "error", err)
+	times := time.Duration(1)
+	if slow {
+		times = slowLink
 	}
-	if now.Sub(at.moved) < min(standsFor<<min(at.moves/len(sh.GetAddrs()), 10), longestStand) {
+	if now.Sub(at.since) >= times*at.late {
+		at.late *= 2
+		late[p.shard] = []any{
+			"shard", p.shard, "from", uint64(frontier), "sealed", sh.GetSealed(), "sealed_at", sh.GetSealedAt(), "nodes", sh.GetAddrs(), "slow_link", slow, "error", err,
+		}
+	}
+	if now.Sub(at.moved) < times*min(standsFor<<min(at.moves/len(sh.GetAddrs()), 10), longestStand) {
 		return false
 	}
 	at.moved = now
@@ -308,9 +326,20 @@ type session struct {
 	cancel context.CancelFunc
 	wake   chan struct{}
 
+	// open is the present stream, nil before the first.
+	open atomic.Pointer[transport.ClientStream]
+
 	// Guarded by reading.mu:
 	cursors map[uint64]*part
 	say     logpb.SessionRequest
+}
+
+// received returns how many bytes have come over the session's connection.
+func (s *session) received() int64 {
+	if st := s.open.Load(); st != nil {
+		return (*st).Received()
+	}
+	return 0
 }
 
 // close closes a cursor, if it is still open on the present stream. Called with reading.mu held.
@@ -396,8 +425,9 @@ func (s *session) stream(patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	watch := time.AfterFunc(patience+time.Second, cancel) // the first message may need a connection
-	defer watch.Stop()
+	s.open.Store(&st)
+	watch := newSilence(patience+time.Second, patience, st.Received, cancel) // the first message may need a connection
+	defer watch.stop()
 	failed := make(chan error, 1)
 	go func() {
 		defer cancel()
@@ -407,7 +437,7 @@ func (s *session) stream(patience time.Duration) error {
 				failed <- err
 				return
 			}
-			watch.Reset(patience)
+			watch.received()
 			if err := s.receive(m.Bytes); err != nil {
 				failed <- err
 				return

@@ -435,6 +435,9 @@ func (e *end) CloseSend() error {
 	return nil
 }
 
+// Received implements transport.ClientStream: messages arrive whole.
+func (e *end) Received() int64 { return 0 }
+
 // Recv implements transport.Stream.
 func (e *end) Recv(m any) error {
 	c := e.s.conn
