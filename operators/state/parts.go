@@ -22,7 +22,11 @@ type prefixed interface {
 	prefix(src []byte) (int, error)
 }
 
+// The keys of the timers of maps are those of maps, with a time.
 func (s paneKeySerde[K]) prefix(src []byte) (int, error) {
+	if p, ok := any(s.keys).(prefixed); ok {
+		return p.prefix(src)
+	}
 	var k K
 	return s.keys.Decode(src, &k)
 }

@@ -22,6 +22,7 @@ func TestParts(t *testing.T) {
 			NewList("list", groups, serde.String, serde.Int64),
 			NewTimers("timers", groups, serde.String).Table(),
 			NewMap("cells", groups, MapKeys(serde.String, serde.Int64), serde.Int64),
+			NewTimers("cells.ends", groups, MapKeys(serde.String, serde.Int64)).Table(),
 		}
 	}
 	from := tables()
@@ -43,6 +44,7 @@ func TestParts(t *testing.T) {
 			v += 1000
 			from[3].(*Map[PaneKey[string], struct{}]).Upsert(group, &PaneKey[string]{k, v})
 			require.NoError(t, from[4].(*Map[mapKey[string, int64], int64]).Put(group, &mapKey[string, int64]{k, v}, &v))
+			from[5].(*Map[PaneKey[mapKey[string, int64]], struct{}]).Upsert(group, &PaneKey[mapKey[string, int64]]{mapKey[string, int64]{k, v}, v})
 		}
 	}
 	want := items(from)
@@ -58,7 +60,7 @@ func TestParts(t *testing.T) {
 	for i, k := range keys {
 		part := exec.SubGroupOf(exec.HashKey(serde.String.Append(nil, &k)), groups, exec.Parts)
 		p := parts[part]
-		require.Equal(t, 10, p.Total)
+		require.Equal(t, 13, p.Total)
 		for _, bad := range []exec.Part{
 			{Number: part, Total: p.Total - 1, Items: p.Items},
 			{Number: (part + 1) % exec.Parts, Total: p.Total, Items: p.Items},
