@@ -3,8 +3,11 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,8 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -269,4 +275,78 @@ func TestProcessedBeforeWhole(t *testing.T) {
 	f.end()
 	sameRows(t, w.want, lines(t, file))
 	require.Zero(t, f.count(observe.RecoveryReplaying))
+}
+
+// A commit that is appended in parts counts at its marker, all at once. Its records wait for what they need of key
+// groups as others do: the parts that come to the new task from the other process stay on their way until the log
+// has many commits more.
+func TestPartsOfCommitsWaitForPartsOfGroups(t *testing.T) {
+	const fan = 40 // of about 200 bytes: more than four times CommitBytes
+	rng := rand.New(rand.NewPCG(1, 1))
+	var in []optest.Timed[int64]
+	counts := map[[2]int64]int{}
+	for i := range 3000 {
+		in = append(in, optest.At(int64(i), rng.Int64N(400)))
+		for j := range int64(fan) {
+			counts[[2]int64{int64(i) / 1000, (in[i].Value + j*j) % 400}]++
+		}
+	}
+	var want []string
+	for k, c := range counts {
+		want = append(want, fmt.Sprintf("%d %0100d %d", k[0]*1000, k[1], c))
+	}
+	slices.Sort(want)
+	file := filepath.Join(t.TempDir(), "out")
+	g := gate{optest.Items(delay, in), new(atomic.Bool), 300}
+	job := operators.NewJob("counts")
+	spread := operators.Rebalance(operators.FromSource(job, "keys", g, serde.Int64), "spread")
+	many := operators.FlatMap(spread, func(v *int64, emit func(string)) {
+		for j := range int64(fan) {
+			emit(fmt.Sprintf("%0100d", (*v+j*j)%400))
+		}
+	})
+	keyed := operators.KeyBy(many, "by-key", serde.String, func(k *string) string { return *k })
+	operators.ToSink(operators.CountWindows(keyed, operators.Tumbling(time.Second)), "out", operators.FileSink(file, func(dst []byte, c *operators.KV[string, operators.Windowed[int64]]) []byte {
+		return fmt.Appendf(dst, "%d %s %d\n", c.Value.Start, c.Key, c.Value.Value)
+	}, false))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	var f *fleet
+	var until atomic.Int64
+	arrived := make(chan struct{}, 1)
+	f = fleetOf(t, plan, tasks.Options{Protocol: "fused", CommitBytes: 1024}, func(l *link) {
+		l.receive = func(b []byte) ([]byte, error) {
+			of, err := copies.Parse(b)
+			if err != nil || of.Kind != copies.Parts || of.Parts[0].Number == exec.Head {
+				return b, nil
+			}
+			select {
+			case arrived <- struct{}{}:
+			default:
+			}
+			for {
+				tail, err := f.log.Tail(t.Context())
+				if err != nil || int64(tail) >= until.Load() {
+					return b, nil
+				}
+				runtime.Gosched()
+			}
+		}
+	})
+	require.Eventually(t, func() bool { return f.keys(byKey) >= 300 }, time.Minute, time.Millisecond, "there is state to move")
+	until.Store(1 << 62)
+	done := make(chan error, 1)
+	go func() {
+		asked := []rescale.Request{{Stage: "by-key", Tasks: 3}}
+		done <- f.drive(t.Context(), asked, func(*rescale.Progress) {})
+	}()
+	<-arrived
+	tail, err := f.log.Tail(t.Context())
+	require.NoError(t, err)
+	until.Store(int64(tail) + 2000)
+	g.open.Store(true)
+	require.NoError(t, <-done)
+	f.end()
+	sameRows(t, want, lines(t, file))
+	require.Zero(t, f.count(observe.RecoveryReplaying), "all has come")
 }

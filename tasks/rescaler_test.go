@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -45,12 +46,16 @@ func (f *fleet) count(s observe.Step) int {
 
 // newFleet starts a fleet. connect sets what connects the executors; nil: nothing does.
 func newFleet(t *testing.T, file string, source gate, protocol string, connect func(l *link)) *fleet {
+	return fleetOf(t, counts(t, file, source), tasks.Options{Protocol: protocol}, connect)
+}
+
+// fleetOf is newFleet for a plan.
+func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l *link)) *fleet {
 	f := &fleet{
 		t: t, log: mem.New(mem.Options{}), changed: make(chan struct{}, 1), tasks: map[[2]int]*tasks.Handle{}, retired: map[[2]int]bool{},
 		steps: map[observe.Step]int{},
 	}
-	plan := counts(t, file, source)
-	o := tasks.Options{Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, TrimBytes: -1}
+	o.Parallelism, o.Groups, o.CommitInterval, o.Logger, o.TrimBytes = 2, 8, time.Millisecond, quiet, -1
 	o.Observer = func(e observe.Event) {
 		f.counts.Lock()
 		f.steps[e.Step]++

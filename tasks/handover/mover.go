@@ -218,11 +218,12 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 		}
 		return m.waitsForParts(e)
 	case envelope.KindMarker:
-		if m.onlyParts() && !m.config().Protocol.Capabilities().Flushes {
-			return false, nil // nothing counts at it, and event time stands
+		if err := m.marker.Parse(e.Data); err != nil || !m.e.Fresh(&m.marker) {
+			return false, err
 		}
-		err := m.marker.Parse(e.Data)
-		return err == nil && m.e.Fresh(&m.marker), err
+		// If only parts are missing, event time stands: the marker waits for them only if records count at it,
+		// those of a commit that was too large for one group of the log.
+		return !m.onlyParts() || m.e.HoldsFor(&m.marker), nil
 	}
 	return false, nil
 }

@@ -209,6 +209,9 @@ func (b *atMarker) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	return b.due, fresh, nil
 }
 
+// Holds reports whether records of a task wait for one of its markers.
+func (b *atMarker) Holds(stage, task uint32) bool { return len(b.waiting[source{stage, task}]) > 0 }
+
 func (b *atMarker) Done(lsn sharedlog.LSN) {
 	b.table.pass(&b.passing)
 	clear(b.due)

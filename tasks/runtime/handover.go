@@ -177,6 +177,12 @@ func (e *Engine) Fresh(m *envelope.Marker) bool {
 	return m.Commit > e.t.in.table.Commit(m.Stage, m.Task)
 }
 
+// HoldsFor reports whether the task holds records that may count at a marker.
+func (e *Engine) HoldsFor(m *envelope.Marker) bool {
+	b, ok := e.t.in.inbox.(interface{ Holds(stage, task uint32) bool })
+	return !ok || b.Holds(m.Stage, m.Task)
+}
+
 // Position returns the position of the task's inbox.
 func (e *Engine) Position() sharedlog.LSN { return e.t.in.inbox.Position() }
 
