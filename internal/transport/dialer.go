@@ -150,8 +150,8 @@ func (d *grpcDialer) Call(ctx context.Context, addr, name string, request, reply
 
 // grpcStream is the client's end of a stream.
 type grpcStream struct {
-	s     grpc.ClientStream
-	addr  string
+	s        grpc.ClientStream
+	addr     string
 	received *atomic.Int64
 }
 

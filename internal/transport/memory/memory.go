@@ -152,4 +152,4 @@ type client struct{ end }
 
 func (c client) Hello(m any) error { return c.Send(m) }
 func (c client) CloseSend() error  { return nil }
-func (c client) Received() int64      { return 0 } // messages arrive whole
+func (c client) Received() int64   { return 0 } // messages arrive whole
