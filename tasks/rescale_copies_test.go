@@ -21,7 +21,9 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/rescale"
@@ -37,6 +39,9 @@ type link struct {
 	receive func(b []byte) ([]byte, error)
 	// send is called with each message that the one who has opened a stream sends; nil: nothing happens to them.
 	send func(b []byte) []byte
+	// log and store, if they are set, are the executor's.
+	log   sharedlog.Log
+	store checkpoint.Store
 }
 
 func (l *link) Address() string { return strconv.Itoa(l.me) }

@@ -73,12 +73,19 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 	f.id, err = tasks.Register(t.Context(), f.log, f.spec)
 	require.NoError(t, err)
 	for i := range f.executors {
+		log := f.log
 		if connect != nil {
 			l := &link{f: f, me: i}
 			connect(l)
 			o.Peers = l
+			if l.log != nil {
+				log = l.log
+			}
+			if l.store != nil {
+				o.Checkpoints, o.SnapshotInterval = l.store, time.Millisecond
+			}
 		}
-		f.executors[i], err = tasks.Join(t.Context(), f.log, f.spec, f.id, plan, o)
+		f.executors[i], err = tasks.Join(t.Context(), log, f.spec, f.id, plan, o)
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -137,7 +144,7 @@ func over(h *tasks.Handle) bool {
 	}
 }
 
-func (f *fleet) Enter(stage, task int) (bool, error) { return f.begin(stage, task, true) }
+func (f *fleet) Enter(stage, task int, _ []int) (bool, error) { return f.begin(stage, task, true) }
 
 func (f *fleet) Retire(stage, task int) {
 	f.mu.Lock()

@@ -285,6 +285,10 @@ var table = []row{
 		why: "it defines messages; tasks/handover sends and reads them, and the process connects them",
 	},
 	{
+		path: "tasks/standby", may: []string{"sharedlog", "operators/exec"},
+		why: "it passes requests and answers between goroutines; tasks/runtime keeps the copies",
+	},
+	{
 		path: "tasks/retry", may: []string{},
 		why: "it repeats a function and must not know what that does",
 	},

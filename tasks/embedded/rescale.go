@@ -95,7 +95,7 @@ func (j *Job) resumeRescale() {
 
 // Enter starts a task that is new in its stage, unless an instance of it runs: one that has left
 // may be about to end. It reports whether it has.
-func (j *Job) Enter(stage, index int) (bool, error) {
+func (j *Job) Enter(stage, index int, _ []int) (bool, error) {
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	j.mu.Lock()

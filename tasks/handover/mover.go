@@ -275,6 +275,9 @@ func (m *mover) Close() error {
 		if a.fetch != nil {
 			a.fetch.close()
 		}
+		if a.copy != nil {
+			a.copy.cancel()
+		}
 	}
 	return m.givers.close()
 }

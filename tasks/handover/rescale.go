@@ -229,7 +229,7 @@ func (c *controller) run(ctx context.Context, j rescale.Tasks) (steps int, err e
 		wait, ready := time.Minute, marks.Ready()
 		for s, tasks := range d.Start {
 			for _, task := range tasks {
-				did, err := j.Enter(s, task)
+				did, err := j.Enter(s, task, c.givers(s, task))
 				if err != nil {
 					return c.steps, err
 				}
@@ -269,6 +269,18 @@ func (c *controller) run(ctx context.Context, j rescale.Tasks) (steps int, err e
 		case <-timer.C:
 		}
 	}
+}
+
+// givers returns the owners of the key groups that a stage's goal gives to a task.
+func (c *controller) givers(stage, task int) (of []int) {
+	if goal := c.core.Goal(stage); goal != nil {
+		for g, to := range goal.Owners {
+			if to == task {
+				of = append(of, c.control.Plan.Stages[stage].Owners[g])
+			}
+		}
+	}
+	return of
 }
 
 // retire ends the tasks that were started and that no plan names.

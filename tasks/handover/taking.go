@@ -20,7 +20,10 @@ type arrival struct {
 	fetch   *fetch // gets them from the process of the giver; nil: nothing does
 	// restores: the process of the giver has been asked, and has not sent all of them.
 	restores bool
-	whole    chan struct{} // closed when there are none; snapshots of the groups wait for it
+	copy     *warmCopy // asks for the standby's copies; nil: nothing does
+	// cold: the standby of the giver has been asked, or there is none.
+	cold  bool
+	whole chan struct{} // closed when there are none; snapshots of the groups wait for it
 }
 
 // plan keeps a plan for as long as its key groups may be on their way, and returns the part of it that
@@ -61,7 +64,7 @@ func (m *mover) next() (a *arrival, groups []int) {
 	plan := m.arrivals[0].marker.Released.Plan
 	var missing []int
 	for _, a := range m.arrivals {
-		if a.marker.Released.Plan == plan && a.fetch == nil {
+		if a.marker.Released.Plan == plan && a.fetch == nil && a.copy == nil {
 			missing = append(missing, a.missing...)
 		}
 	}
@@ -77,7 +80,7 @@ func (m *mover) next() (a *arrival, groups []int) {
 	for _, a := range m.arrivals {
 		groups = nil
 		for _, g := range a.missing {
-			if a.marker.Released.Plan == plan && a.fetch == nil && slices.Contains(wanted, g) {
+			if a.marker.Released.Plan == plan && a.fetch == nil && a.copy == nil && slices.Contains(wanted, g) {
 				groups = append(groups, g)
 			}
 		}
@@ -89,10 +92,14 @@ func (m *mover) next() (a *arrival, groups []int) {
 }
 
 // take takes over the state of the key groups that are next, and reports whether there were any: from
-// the giver, if it is a task of this process or the giver's process serves it, otherwise from the store and
-// the change logs. It waits for no other process but these.
+// the giver, if it is a task of this process, from a standby of the giver in this process, from the giver's
+// process, if it serves it, otherwise from the store and the change logs. It waits for no other process but
+// the last two.
 func (m *mover) take(ctx context.Context) (bool, error) {
 	if did, err := m.fetched(ctx); did || err != nil {
+		return did, err
+	}
+	if did, err := m.copied(); did || err != nil {
 		return did, err
 	}
 	a, groups := m.next()
@@ -106,6 +113,8 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 	case err != nil:
 	case state != nil:
 		err = m.e.Attach(state)
+	case m.copies(ctx, a, groups):
+		return true, nil
 	case m.fetches(a):
 		m.ask(ctx, a)
 		return true, nil

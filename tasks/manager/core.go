@@ -58,6 +58,7 @@ type task struct {
 	listed bool
 	// newcomer: no plan names it yet. silent: it waits for that plan at its worker.
 	newcomer, silent bool
+	givers           []int // of a newcomer's key groups, one for each group
 	// shun: workers that do not receive it, until when, and why.
 	shun map[string]shunned
 }
@@ -493,6 +494,9 @@ func (c *Core) place(j *job, t *task) {
 		return
 	}
 	w := c.warm(j, t)
+	if t.newcomer {
+		w = c.beside(j, t)
+	}
 	if w == nil {
 		w = c.candidate(j, t)
 	}

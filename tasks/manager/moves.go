@@ -81,8 +81,9 @@ func (c *Core) Planned(now int64, name string, tasks, members []int, goal bool) 
 }
 
 // Enter asks for a task that the next plan is to name. It reports whether there is one now: not while
-// a task of that number has not ended, which has left, or is about to.
-func (c *Core) Enter(now int64, k TaskKey) bool {
+// a task of that number has not ended, which has left, or is about to. givers are the owners of the key
+// groups that it is to get, one for each group: it is placed where copies of them are, if it can be.
+func (c *Core) Enter(now int64, k TaskKey, givers []int) bool {
 	c.now = now
 	j := c.jobs[k.Job]
 	if j == nil || !j.moves.running || j.moves.held {
@@ -96,6 +97,7 @@ func (c *Core) Enter(now int64, k TaskKey) bool {
 	}
 	t := c.task(k)
 	t.state, t.newcomer, t.nonce, t.why, t.failures, t.restarts = waiting, true, "", "", 0, 0
+	t.givers = slices.Clone(givers)
 	return true
 }
 

@@ -123,7 +123,7 @@ func TestMovesRandomly(t *testing.T) {
 				for slices.Contains(entered, i) {
 					i++
 				}
-				if i < 6 && c.Enter(now, key(i)) {
+				if i < 6 && c.Enter(now, key(i), nil) {
 					entered = append(entered, i)
 				}
 			case what == 4 && moving && done() && len(entered) > 0 && !slices.ContainsFunc(entered, func(i int) bool { return !c.Silent(key(i)) }):

@@ -209,7 +209,11 @@ func (s *scenario) do(words []string) {
 		s.core.Planned(s.now, name, stay, members, goal)
 		s.act()
 	case "enter":
-		s.Printf("%v", s.core.Enter(s.now, s.key(name)))
+		var givers []int
+		if o["givers"] != "" {
+			givers = s.ints(o["givers"])
+		}
+		s.Printf("%v", s.core.Enter(s.now, s.key(name), givers))
 		s.act()
 	case "silent":
 		s.Printf("%v", s.core.Silent(s.key(name)))

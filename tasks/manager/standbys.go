@@ -46,6 +46,27 @@ func (c *Core) warm(j *job, t *task) (best *worker) {
 	return best
 }
 
+// beside returns the worker with copies of the most of the key groups that a newcomer is to get (docs/adr/0069)
+// among those that can run it, of several the one with the fewest tasks; nil if none has any.
+func (c *Core) beside(j *job, t *task) (best *worker) {
+	most := 0
+	for _, w := range c.byName() {
+		if c.unfit(j, t, w) != "" {
+			continue
+		}
+		n := 0
+		for _, giver := range t.givers {
+			if w.standsBy(TaskKey{t.key.Job, t.key.Stage, giver}, j.id) {
+				n++
+			}
+		}
+		if n > most || n > 0 && n == most && c.load(w, "", 0) < c.load(best, "", 0) {
+			best, most = w, n
+		}
+	}
+	return best
+}
+
 func (w *worker) standsBy(k TaskKey, id string) bool {
 	return slices.ContainsFunc(w.last.Standbys, func(r TaskReport) bool { return r.Key() == k && r.ID == id })
 }

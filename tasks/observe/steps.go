@@ -71,6 +71,7 @@ const (
 	RescaleAsking    Step = "rescale: a receiver is about to ask another process for the state of its groups"
 	RescaleServed    Step = "rescale: a giver's process has sent some of a group's state"
 	RescaleCopied    Step = "rescale: a receiver has some of a group's state from another process"
+	RescaleWarm      Step = "rescale: a receiver has the state of groups from a standby beside it"
 	RescaleTaken     Step = "rescale: a receiver has the state of some of its groups"
 	RescaleSettled   Step = "rescale: the goal is reached"
 )

@@ -4,8 +4,9 @@ package rescale
 type Tasks interface {
 	// Enter starts a task that is new in its stage, unless an instance runs, which may be one that has
 	// left and is about to end. Retire ends one that Enter has
-	// started and that no plan names.
-	Enter(stage, task int) (started bool, err error)
+	// started and that no plan names. givers are the owners of the key groups that the goal gives to
+	// the task, one for each group.
+	Enter(stage, task int, givers []int) (started bool, err error)
 	Retire(stage, task int)
 	// Restart stops all tasks, each with a commit, and starts them again.
 	Restart() error

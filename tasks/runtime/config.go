@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/retry"
 	"tailrace.dev/tailrace/tasks/savepoint"
+	"tailrace.dev/tailrace/tasks/standby"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -75,6 +76,7 @@ type Config struct {
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
 	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
+	warm     standby.Copies[*task]
 	// Observer is told the steps of the tasks; nil: it is not.
 	Observer observe.Observer
 	// Clock reads the wall clock. Package runtime reads no other; leases and the schedule of
@@ -93,7 +95,10 @@ func (c *Config) Present() *layout.Layout {
 }
 
 // SetPresent sets the layout as of a newer plan. Safe for concurrent use.
-func (c *Config) SetPresent(l *layout.Layout) { c.present.Store(l) }
+func (c *Config) SetPresent(l *layout.Layout) {
+	c.present.Store(l)
+	c.warm.Moved()
+}
 
 // Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
 func (c *Config) Retry(ctx context.Context, what string, f func(context.Context) error) error {

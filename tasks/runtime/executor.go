@@ -33,14 +33,11 @@ type Executor struct {
 	lead *lead.Lead // of a Job
 
 	drain atomic.Uint64
-
-	mu   sync.Mutex
-	warm map[taskKey]*standby
 }
 
 // NewExecutor returns an executor without tasks. All tasks share the configuration.
 func NewExecutor(cfg *Config) *Executor {
-	return &Executor{cfg: cfg, warm: map[taskKey]*standby{}}
+	return &Executor{cfg: cfg}
 }
 
 // Layout returns the job's layout, as of the newest plan that this process knows.
@@ -96,7 +93,7 @@ func (e *Executor) Prepare(stage, index int, of Attempt, newcomer bool) (*Handle
 	if err != nil {
 		return nil, e.Name(stage, index, err)
 	}
-	r := &Handle{task: t, done: make(chan struct{}), stop: make(chan struct{}), warm: t.snaps.warm > 0}
+	r := &Handle{task: t, done: make(chan struct{}), stop: make(chan struct{}), warm: len(t.snaps.warm.Had) > 0}
 	t.asked.stop, t.asked.drain, t.asked.enter = r.stop, &e.drain, newcomer
 	return r, nil
 }

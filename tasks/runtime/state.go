@@ -12,13 +12,14 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/snapshot"
+	"tailrace.dev/tailrace/tasks/standby"
 )
 
 // snapshots is what a task knows of the snapshots of its state.
 type snapshots struct {
 	named, kept sharedlog.LSN             // as in the newest marker
-	warm        sharedlog.LSN             // the state came from a standby: it has all changes below,
-	had         []int                     // of these groups
+	warm        standby.Groups            // whose state came from a standby
+	applied     []sharedlog.LSN           // of a standby: by group the LSN of the newest change
 	maker       *snapshot.Maker           // nil: none are made
 	joining     map[int]*snapshot.Receipt // groups taken over by this instance
 	beside      func(func(context.Context))
@@ -46,23 +47,19 @@ func (t *task) groupsOf(groups []int) (named []checkpoint.Group) {
 func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
 	t.status.Loaded.Store(0)
 	t.status.Replayed.Store(0)
-	if t.snaps.warm == 0 {
+	t.snaps.applied = nil
+	if len(t.snaps.warm.Had) == 0 {
 		return t.load(ctx, t.owned, place, place, t.snaps.named > 0)
 	}
 	// Key groups may have moved since the standby began.
-	for _, g := range t.snaps.had {
+	for _, g := range t.snaps.warm.Had {
 		if !slices.Contains(t.owned, g) {
 			for _, table := range t.tables {
 				table.Detach(g)
 			}
 		}
 	}
-	var cold []int
-	for _, g := range t.owned {
-		if !slices.Contains(t.snaps.had, g) {
-			cold = append(cold, g)
-		}
-	}
+	cold := standby.Without(t.owned, t.snaps.warm.Had)
 	at, err := t.load(ctx, cold, place, place, t.snaps.named > 0)
 	if err != nil {
 		return nil, err
@@ -71,7 +68,7 @@ func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog
 		if k := slices.Index(cold, g); k >= 0 {
 			from = append(from, at[k])
 		} else {
-			from = append(from, t.snaps.warm)
+			from = append(from, t.snaps.warm.Below[slices.Index(t.snaps.warm.Had, g)])
 		}
 	}
 	return from, nil
@@ -177,6 +174,9 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 		}
 		if s.Group >= len(from) || e.LSN < from[s.Group] {
 			continue
+		}
+		if t.snaps.applied != nil {
+			t.snaps.applied[s.Group] = e.LSN
 		}
 		of, err := t.applyItems(s.Group, s.Data)
 		if n += of; err != nil {

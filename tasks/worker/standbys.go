@@ -32,7 +32,7 @@ func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKe
 			wanted[key] = w.standby[key]
 			continue
 		}
-		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining || as.Ended || as.Left || as.Newcomer || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
+		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining || as.Ended || as.Left || as.Newcomer && !named(st, key) || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
 			continue
 		}
 		j := manager.Job{Name: key.Job, Program: job.Spec.Program, Format: job.Spec.Format, Labels: job.Spec.Labels, Standbys: job.Spec.Standbys}
@@ -46,6 +46,11 @@ func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKe
 		}
 	}
 	return wanted
+}
+
+// named reports whether the newest plan names a task.
+func named(st meta.State, key meta.TaskKey) bool {
+	return key.Stage < len(st.Tasks) && key.Task < st.Tasks[key.Stage]
 }
 
 // standBy starts and stops warm copies as wanted. The caller holds w.mu.

@@ -52,6 +52,9 @@ func OfCopies() []crash.Point {
 	return at(observe.RescaleAsking, observe.RescaleServed, observe.RescaleCopied)
 }
 
+// OfStandbys returns the points of a rescale at which key groups come from a standby.
+func OfStandbys() []crash.Point { return at(observe.RescaleWarm) }
+
 // OfRescales returns the points of a rescale of a job in one process.
 func OfRescales() []crash.Point {
 	return at(

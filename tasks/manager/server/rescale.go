@@ -18,7 +18,7 @@ type drive struct {
 	name    string
 	asked   []meta.Rescale
 	cancel  context.CancelFunc
-	ask     func(manager.TaskKey) bool // asks the core for a newcomer
+	ask     func(k manager.TaskKey, givers []int) bool // asks the core for a newcomer
 	changed chan struct{}
 
 	mu       sync.Mutex
@@ -28,7 +28,7 @@ type drive struct {
 }
 
 // Enter implements rescale.Tasks.
-func (d *drive) Enter(stage, task int) (bool, error) {
+func (d *drive) Enter(stage, task int, givers []int) (bool, error) {
 	k := manager.TaskKey{Job: d.name, Stage: stage, Task: task}
 	d.mu.Lock()
 	_, entered := d.entered[k]
@@ -36,7 +36,7 @@ func (d *drive) Enter(stage, task int) (bool, error) {
 	if entered {
 		return false, nil
 	}
-	did := d.ask(k)
+	did := d.ask(k, givers)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if did {
@@ -123,9 +123,9 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 func (r *term) move(life context.Context, name string, tell func(func()), wg *sync.WaitGroup) {
 	ctx, cancel := context.WithCancel(life)
 	d := &drive{name: name, asked: r.asked(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
-	d.ask = func(k manager.TaskKey) bool {
+	d.ask = func(k manager.TaskKey, givers []int) bool {
 		said := make(chan bool, 1)
-		tell(func() { said <- r.core.Enter(now(), k) })
+		tell(func() { said <- r.core.Enter(now(), k, givers) })
 		select {
 		case did := <-said:
 			return did

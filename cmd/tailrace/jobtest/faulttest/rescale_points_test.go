@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 )
 
 // points are the points of a rescale that a worker comes to.
-var points = append(walk.OfCopies(), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
+var points = append(slices.Concat(walk.OfCopies(), walk.OfStandbys()), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
 	walk.At(observe.RescaleTaking), walk.At(observe.RescaleTaken))
 
 // managersPoints are the points that the leading manager comes to.
@@ -105,8 +106,15 @@ func killedAt(point crash.Point, protocol string, times int) {
 	w.WorkerOf(&proctest.Binaries{Nexmark: self}, "w0", "--point", string(point))
 	w.Worker("w1")
 	w.Workers(2)
-	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol})
+	more := ""
+	if slices.Contains(walk.OfStandbys(), point) {
+		more = "--standbys 1"
+	}
+	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol, More: more})
 	w.Grown(j, 2000)
+	if more != "" {
+		w.Copies(j)
+	}
 	request := ask(w, j, 6)
 	Eventually(func() int { return w.PID("w0") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
 	w.Kill("w0") // it is no longer expected to run
