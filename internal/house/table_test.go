@@ -285,6 +285,10 @@ var table = []row{
 		why: "it defines messages; tasks/handover sends and reads them, and the process connects them",
 	},
 	{
+		path: "tasks/usererror", may: []string{"sharedlog", "operators/exec"},
+		why: "it describes a failure; what is done about it is decided by who runs the task",
+	},
+	{
 		path: "tasks/standby", may: []string{"sharedlog", "operators/exec"},
 		why: "it passes requests and answers between goroutines; tasks/runtime keeps the copies",
 	},

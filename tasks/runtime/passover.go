@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/deadletter"
+	"tailrace.dev/tailrace/tasks/usererror"
 )
 
 // This file handles items that the job's code cannot process (docs/adr/0036).
@@ -19,7 +20,7 @@ import (
 
 // suspect is a place at which an earlier instance failed.
 type suspect struct {
-	place
+	usererror.Place
 	err *UserError
 	// shown counts the items of a source that have been examined.
 	shown int
@@ -55,7 +56,7 @@ func (t *task) mark() {
 // ends the instance.
 func (t *task) undo(err error) (*UserError, error) {
 	var user *UserError
-	if !errors.As(err, &user) || !user.at.found() {
+	if !errors.As(err, &user) || !user.At.Found() {
 		return nil, err
 	}
 	for i, o := range t.out.streams {
@@ -119,11 +120,11 @@ func (t *task) try(in *exec.In, payload []byte, units int) (did exec.Did, user *
 // items there, and it skips the item to be skipped.
 func (t *task) processSuspect(in *exec.In, payload []byte, units int) (exec.Did, error) {
 	switch s := t.fail.suspect; {
-	case s.lsn == 0 || t.pos.at < s.lsn: // another place
-	case t.pos.at > s.lsn || t.pos.units >= s.to:
+	case s.LSN == 0 || t.pos.at < s.LSN: // another place
+	case t.pos.at > s.LSN || t.pos.units >= s.To:
 		t.fail.suspect = nil
-	case t.pos.units < s.from:
-		units = min(units, int(s.from-t.pos.units))
+	case t.pos.units < s.From:
+		units = min(units, int(s.From-t.pos.units))
 	case s.err == nil:
 		units = 1
 	default:
@@ -137,7 +138,7 @@ func (t *task) processSuspect(in *exec.In, payload []byte, units int) (exec.Did,
 
 // pollSome passes at most units items of the source to the chain.
 func (t *task) pollSome(units int) (exec.PollResult, error) {
-	if t.fail.suspect != nil && t.fail.suspect.item != "" {
+	if t.fail.suspect != nil && t.fail.suspect.Item != "" {
 		return t.pollSuspect(units)
 	}
 	if !t.undoable() {
@@ -197,7 +198,7 @@ func (t *task) pollSuspect(units int) (exec.PollResult, error) {
 		// not necessarily the first one with its name.
 		s.shown++
 		switch {
-		case s.one() && s.err != nil && it.Name() == s.item:
+		case s.One() && s.err != nil && it.Name() == s.Item:
 			err := t.passOverPolled(s.err)
 			t.fail.suspect, t.fail.passed = nil, true
 			return exec.PollResult{Items: 1, Watermark: exec.MinTime}, err
@@ -216,8 +217,8 @@ func (t *task) pollSuspect(units int) (exec.PollResult, error) {
 func (t *task) fire(until int64, call func(exec.Budget) (exec.Did, error)) (exec.Did, error) {
 	b := exec.Budget{Bytes: t.cfg.CommitBytes}
 	s := t.fail.suspect
-	if s != nil && (s.timers || s.timer != "") {
-		b.Units, b.Avoid = 1, s.timer
+	if s != nil && (s.Timers || s.Timer != "") {
+		b.Units, b.Avoid = 1, s.Timer
 	}
 	t.fail.doing = doing{what: firing, units: b.Units, until: until}
 	did, err := call(b)
@@ -226,7 +227,7 @@ func (t *task) fire(until int64, call func(exec.Budget) (exec.Did, error)) (exec
 	case did.Avoided:
 		t.fail.suspect, t.fail.passed = nil, true
 		err = t.passedOver(&deadletter.Letter{Timer: true}, &exec.Item{Text: s.err.Where}, 1, s.err)
-	case did.All && s.timers && until >= s.until:
+	case did.All && s.Timers && until >= s.Until:
 		t.fail.suspect = nil
 	}
 	return did, err
@@ -284,16 +285,16 @@ const futile = 4
 // again returns the instance that replaces one that ended with err, or nil if the task has ended.
 func (e *Executor) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
-	if err == nil || !errors.As(err, &user) || e.cfg.Commits.Together(old.stage) || !user.at.found() {
+	if err == nil || !errors.As(err, &user) || e.cfg.Commits.Together(old.stage) || !user.At.Found() {
 		return nil, err
 	}
-	s := &suspect{place: user.at}
+	s := &suspect{Place: user.At}
 	switch {
-	case !user.at.one() && old.fail.suspect != nil && old.fail.suspect.place == user.at:
+	case !user.At.One() && old.fail.suspect != nil && old.fail.suspect.Place == user.At:
 		return nil, err // it was not found
-	case user.at.one() && e.cfg.OnError == OnErrorFail, old.fail.futile == futile:
+	case user.At.One() && e.cfg.OnError == OnErrorFail, old.fail.futile == futile:
 		return nil, err
-	case user.at.one():
+	case user.At.One():
 		s.err = user
 	}
 	if ctx.Err() != nil { // it could continue, but is asked to end

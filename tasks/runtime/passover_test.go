@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/usererror"
 )
 
 // calls is a chain of which only the sizes of the calls matter: it does what it is asked for.
@@ -27,21 +28,21 @@ func TestProcessSuspect(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		at   sharedlog.LSN // the record at the position, of 20 items
-		place
+		usererror.Place
 		want []int
 		kept bool // it may still come
 	}{
-		{"the record", 7, place{lsn: 7, from: 5, to: 8}, []int{5, 1, 1, 1, 12}, false},
-		{"its first item", 7, place{lsn: 7, from: 0, to: 1}, []int{1, 19}, false},
-		{"its last item", 7, place{lsn: 7, from: 19, to: 20}, []int{19, 1}, true},
-		{"all of it, in calls of eight", 7, place{lsn: 7, from: 0, to: 20}, slicesOf(1, 20), true},
-		{"a record before it", 6, place{lsn: 7, from: 5, to: 8}, []int{20}, true},
-		{"a record behind it", 8, place{lsn: 7, from: 5, to: 8}, []int{20}, false},
-		{"a timer", 7, place{timer: "t"}, []int{20}, true},
+		{"the record", 7, usererror.Place{LSN: 7, From: 5, To: 8}, []int{5, 1, 1, 1, 12}, false},
+		{"its first item", 7, usererror.Place{LSN: 7, From: 0, To: 1}, []int{1, 19}, false},
+		{"its last item", 7, usererror.Place{LSN: 7, From: 19, To: 20}, []int{19, 1}, true},
+		{"all of it, in calls of eight", 7, usererror.Place{LSN: 7, From: 0, To: 20}, slicesOf(1, 20), true},
+		{"a record before it", 6, usererror.Place{LSN: 7, From: 5, To: 8}, []int{20}, true},
+		{"a record behind it", 8, usererror.Place{LSN: 7, From: 5, To: 8}, []int{20}, false},
+		{"a timer", 7, usererror.Place{Timer: "t"}, []int{20}, true},
 	} {
 		chain := &calls{}
 		task := &task{chain: chain, cfg: &Config{OnError: OnErrorFail}, pos: position{at: x.at}}
-		task.fail.suspect = &suspect{place: x.place}
+		task.fail.suspect = &suspect{Place: x.Place}
 		in := &exec.In{Items: 20}
 		for in.Done < in.Items {
 			did, err := task.process(in, nil, 100)
@@ -59,24 +60,6 @@ func slicesOf(n, count int) (all []int) {
 		all = append(all, n)
 	}
 	return all
-}
-
-// A place is that of one item, of one timer, of several, or of nothing that can be found again.
-func TestPlace(t *testing.T) {
-	for _, x := range []struct {
-		place
-		one, found bool
-	}{
-		{place{lsn: 7, from: 5, to: 6}, true, true},
-		{place{lsn: 7, from: 5, to: 8}, false, true},
-		{place{item: "an item of a source", to: 1}, true, true},
-		{place{item: "the first of some", to: 64}, false, true},
-		{place{timer: "key at 5"}, true, true},
-		{place{timers: true, until: 9}, false, true},
-		{place{}, false, false},
-	} {
-		require.Equal(t, []bool{x.one, x.found}, []bool{x.place.one(), x.place.found()}, "%+v", x.place)
-	}
 }
 
 // tabled is a table with a name.
