@@ -23,6 +23,9 @@ var (
 	Task = Grain{kind: exec.GrainTask}
 	// Key is a clock for each key.
 	Key = Grain{kind: exec.GrainKey}
+	// Auto is Task or Key: Key, and with which delay, while the items of a task are out of order by much more than
+	// those of a key. The delay is the least one, a key's disorder as far as it is known. Runtimes refuse it yet (ADR 70).
+	Auto = Grain{kind: exec.GrainAuto}
 )
 
 // Keys is n clocks for each key group, of which each key follows one: n is a power of two, at most 256.
@@ -119,7 +122,7 @@ func (o origin) behind() origin {
 
 // clocks returns the clocks of windows on a stream of this origin, nil: they have the task's.
 func (o *origin) clocks(c *chain.Chain) *fold.Clocks {
-	if o.grain.Kind != exec.GrainKey && o.grain.Kind != exec.GrainKeys {
+	if !o.grain.PerKey() {
 		return nil
 	}
 	return &fold.Clocks{Delay: o.grain.Delay, N: o.grain.Clocks, Paths: chain.NewPaths(c, o.paths)}

@@ -179,7 +179,7 @@ func (j *Job) Plan() (*Plan, error) {
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)
 		}
-		built := chain.Stage{Name: st.name, Outputs: st.outputs, Streams: spec.Inputs, Roots: st.roots}
+		built := chain.Stage{Name: st.name, Outputs: st.outputs, Streams: spec.Inputs, Roots: st.roots, Auto: st.grain.Kind == exec.GrainAuto}
 		for _, in := range st.inputs {
 			built.Inputs = append(built.Inputs, in.build)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
@@ -233,7 +232,7 @@ func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
 func newProcess[K comparable, Out any](c *chain.Chain, out *node[KV[K, Out]], keys serde.Serde[K], inputs ...*origin) (*Context[K, Out], *process.Op[K, Out]) {
 	ctx := &Context[K, Out]{op: out.op, chain: c}
 	p := process.New(&ctx.call, c, out.id, out.op.name, keys, out.emitter(c))
-	if g := out.grain; (g.Kind == exec.GrainKey || g.Kind == exec.GrainKeys) && len(inputs) > 0 {
+	if g := out.grain; g.PerKey() && len(inputs) > 0 {
 		var paths []*chain.Paths
 		for _, in := range inputs {
 			paths = append(paths, chain.NewPaths(c, in.paths))

@@ -39,6 +39,8 @@ func parseGrain(v string) (operators.Grain, error) {
 		return operators.Task, nil
 	case v == "key":
 		return operators.Key, nil
+	case v == "auto":
+		return operators.Grain{}, errors.New("auto: tasks cannot change their grain while they run yet; use task, key, or keys:N")
 	case keys:
 		if n, err := strconv.Atoi(n); err == nil && n > 0 && n <= 256 && n&(n-1) == 0 {
 			return operators.Keys(n), nil

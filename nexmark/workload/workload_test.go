@@ -174,6 +174,7 @@ func TestGrainOptions(t *testing.T) {
 		"grain keys:3":                "use task, key, or keys:N with N a power of two, at most 256",
 		"grain keys:512":              "use task, key, or keys:N with N a power of two, at most 256",
 		"grain day":                   "use task, key, or keys:N with N a power of two, at most 256",
+		"grain auto":                  "tasks cannot change their grain while they run yet",
 		"by-producer true":            "by-producer: the clocks of grain task do not follow producers; give --grain key",
 		"grain key by-producer maybe": "use true or false",
 		"key-delay 2s":                "key-delay 2s: the clock of a task has none; give --grain key, or --watermark-delay",

@@ -27,7 +27,22 @@ const (
 	GrainTask = "task" // one clock, the task's watermark
 	GrainKey  = "key"  // a clock for each key
 	GrainKeys = "keys" // some clocks for each key group
+	GrainAuto = "auto" // GrainTask or GrainKey, which changes while the job runs; Delay is the least that GrainKey has
 )
+
+// PerKey reports whether keys have clocks beside the task's, or may get them.
+func (g Grain) PerKey() bool { return g.Kind == GrainKey || g.Kind == GrainKeys || g.Kind == GrainAuto }
+
+// Switcher is what a Chain implements besides whose stage has the grain GrainAuto. It begins with GrainTask.
+type Switcher interface {
+	// Switch sets the grain, GrainTask or GrainKey, between two sections. Behind which one is, as the
+	// sections themselves, input: a restored task sets the grain that its predecessor had there.
+	//
+	// Clocks that keys have stand still with GrainTask, until the watermark has reached them; those of keys
+	// without one begin with the next item once it is GrainKey. A clock that is further than a larger delay allows
+	// stands until the items have reached it. So no clock goes back.
+	Switch(g Grain)
+}
 
 func (g Grain) String() string {
 	if g.Kind == "" || g.Kind == GrainTask {
@@ -35,6 +50,9 @@ func (g Grain) String() string {
 	}
 	if g.Kind == GrainKeys {
 		return fmt.Sprintf("%d for each key group, delay %v", g.Clocks, time.Duration(g.Delay)*time.Millisecond)
+	}
+	if g.Kind == GrainAuto {
+		return fmt.Sprintf("one for a task or for each key, as the data demand, delay %v or more", time.Duration(g.Delay)*time.Millisecond)
 	}
 	by := ""
 	if g.Streams > 0 {

@@ -274,6 +274,19 @@ func (d *Driver) crash(t *task) {
 	d.must(t.restart())
 }
 
+// Switch gives the tasks of a stage whose grain may change (WatermarkPer(Auto)) another one.
+func (d *Driver) Switch(stage string, g exec.Grain) {
+	d.begin()
+	i, err := d.stage(stage)
+	d.must(err)
+	for _, t := range d.run.byPlan[i] {
+		t.at.grain = g
+		t.chain.(exec.Switcher).Switch(g)
+		d.must(t.commit())
+	}
+	d.step()
+}
+
 // Late returns how many items came too late to count.
 func (d *Driver) Late() int { return d.run.report.Late }
 

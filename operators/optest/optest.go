@@ -57,6 +57,9 @@ type Options struct {
 	Start int64
 	// State is where tables live; it changes nothing of what a run does.
 	State Place
+	// Switch makes tasks whose grain chooses itself change it at times, to Task or to Key with this
+	// delay in ms or twice as much; 0: never.
+	Switch int64
 	// NoReplay leaves out the replays of what tasks have done, and the moves of key groups to other
 	// chains, for jobs whose functions have effects that a test counts.
 	NoReplay bool
@@ -82,6 +85,8 @@ type Report struct {
 	Moved int
 	// InParts is how many sections were processed of key groups of which parts had not come.
 	InParts int
+	// Switches is how often a task has changed its grain.
+	Switches int
 	// Digest is of all outputs and changes of all commits, in their order.
 	Digest uint64
 	// InHomes is how many entries homes hold at the end.
@@ -112,25 +117,26 @@ func newRun(plan *exec.Plan, o Options) *run {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), moves: rand.New(rand.NewPCG(o.Seed, 5)), now: o.Start, sum: fnv.New64a()}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), switches: rand.New(rand.NewPCG(o.Seed, 6)), moves: rand.New(rand.NewPCG(o.Seed, 5)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	return r
 }
 
 type run struct {
-	plan    *exec.Plan
-	o       Options
-	rng     *rand.Rand
-	homes   *rand.Rand
-	cuts    *rand.Rand // between units
-	replays *rand.Rand
-	moves   *rand.Rand // of key groups between chains
-	now     int64
-	sum     hash.Hash64
-	tasks   []*task
-	byPlan  [][]*task // by stage
-	log     []record
-	report  Report
+	plan     *exec.Plan
+	o        Options
+	rng      *rand.Rand
+	homes    *rand.Rand
+	cuts     *rand.Rand // between units
+	replays  *rand.Rand
+	switches *rand.Rand
+	moves    *rand.Rand // of key groups between chains
+	now      int64
+	sum      hash.Hash64
+	tasks    []*task
+	byPlan   [][]*task // by stage
+	log      []record
+	report   Report
 
 	// Of a Driver: its calls decide what happens and when, and its sources and sinks are in place
 	// of those of the plan, by name.

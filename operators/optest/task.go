@@ -56,6 +56,7 @@ type checkpoint struct {
 	seen      map[[2]int]promise // by producer (stage, task)
 	w         int64              // the task's own watermark
 	idle      bool
+	grain     exec.Grain // zero: as it began
 }
 
 type change struct {
@@ -190,6 +191,9 @@ func (t *task) restore(c exec.Chain, at checkpoint, log []change, moved exec.Gro
 	if err := c.Open(t.owned); err != nil {
 		return err
 	}
+	if at.grain.Kind != "" {
+		c.(exec.Switcher).Switch(at.grain)
+	}
 	if at.positions != nil {
 		if err := c.Restore(at.positions); err != nil {
 			return err
@@ -264,7 +268,7 @@ func (t *task) start(moved exec.GroupState) error {
 		return err
 	}
 	t.chain = c
-	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, seen: map[[2]int]promise{}}
+	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, grain: t.committed.grain, seen: map[[2]int]promise{}}
 	for k, v := range t.committed.seen {
 		t.at.seen[k] = v
 	}
@@ -297,6 +301,9 @@ func (t *task) step() error {
 	}); err != nil || crashed {
 		return err
 	}
+	if err := t.switches(); err != nil {
+		return err
+	}
 	read := t.read
 	if t.spec.Partitions > 0 {
 		read = t.poll
@@ -311,6 +318,25 @@ func (t *task) step() error {
 		return err
 	}
 	_, err := t.moves(true)
+	return err
+}
+
+// switches changes the grain of the task at times, if it may change.
+func (t *task) switches() error {
+	rng, most := t.run.switches, t.run.o.Switch
+	if g := t.spec.Grain; most == 0 || g == nil || g.Kind != exec.GrainAuto || rng.IntN(4) > 0 {
+		return nil
+	}
+	g := exec.Grain{Kind: exec.GrainKey, Delay: most * (1 + rng.Int64N(2))}
+	if rng.IntN(2) == 0 {
+		g = exec.Grain{Kind: exec.GrainTask}
+	}
+	t.at.grain = g
+	t.run.report.Switches++
+	_, err := t.call(func(c exec.Chain, _ exec.Budget) (exec.Did, error) {
+		c.(exec.Switcher).Switch(g)
+		return exec.Did{All: true}, nil
+	})
 	return err
 }
 

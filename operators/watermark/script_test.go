@@ -12,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -29,10 +30,11 @@ type scene struct {
 
 // TestScripts: what fires behind which item, by a clock for each key or by the task's. The commands:
 //
-//	job OPERATOR [grain=task|key|N] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N] [producers=N]
+//	job OPERATOR [grain=task|key|auto|N] [delay=MS] [size=MS] [slide=MS] [lateness=MS] [filter=KEY] [partitions=N] [producers=N]
 //	                                producers: a source task for each of N partitions, and ByProducer
 //	item KEY TIME N [PARTITION]     right KEY TIME N
 //	advance TIME [PARTITION]        end
+//	switch task|key [DELAY]         of the grain auto
 //	crash                           all tasks restart from their last commits
 //	state                           the number of keys of each table that has any
 func TestScripts(t *testing.T) {
@@ -60,6 +62,12 @@ func (s *scene) do(f []string) {
 			break
 		}
 		s.d.AdvanceTo(int64(s.Int(f[1])))
+	case "switch":
+		g := exec.Grain{Kind: f[1]}
+		if len(f) > 2 {
+			g.Delay = int64(s.Int(f[2]))
+		}
+		s.d.Switch(s.stage, g)
 	case "end":
 		s.d.End()
 	case "crash":
@@ -100,6 +108,8 @@ func (s *scene) job(kind string, words []string) {
 	switch o["grain"] {
 	case "key":
 		per = operators.WatermarkPer(operators.Key, milliseconds(ms("delay")))
+	case "auto":
+		per = operators.WatermarkPer(operators.Auto, milliseconds(ms("delay")))
 	case "task":
 	default:
 		groups = 1

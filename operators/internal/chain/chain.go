@@ -91,6 +91,8 @@ type (
 		// Restore returns false if the position belongs to another source or sink.
 		Restore(p exec.Position) (bool, error)
 	}
+	// Switched has clocks of keys, which stand still unless moves; delay is what they are behind.
+	Switched interface{ Switch(moves bool, delay int64) }
 	// Stateful has tables.
 	Stateful interface{ Tables() []exec.StateTable }
 )
@@ -105,6 +107,8 @@ type Stage struct {
 	Streams []int
 	Inputs  []func(c *Chain) SectionReader
 	Roots   []func(c *Chain) error
+	// Auto: the clocks of keys stand still until they are switched.
+	Auto bool
 }
 
 // New builds a chain for a task.
@@ -162,6 +166,9 @@ func New(st Stage, rt exec.Runtime) (*Chain, error) {
 		p, ok := t.(exec.InParts)
 		return !ok || !p.InParts()
 	})
+	if st.Auto {
+		c.Switch(exec.Grain{Kind: exec.GrainTask})
+	}
 	return c, nil
 }
 
@@ -244,6 +251,15 @@ func (c *Chain) Restore(ps []exec.Position) error {
 		}
 	}
 	return nil
+}
+
+// Switch implements exec.Switcher.
+func (c *Chain) Switch(g exec.Grain) {
+	for _, o := range c.ops {
+		if x, ok := o.v.(Switched); ok {
+			x.Switch(g.Kind == exec.GrainKey, g.Delay)
+		}
+	}
 }
 
 func (c *Chain) Stand(at exec.Bounds) {

@@ -46,6 +46,7 @@ type byKey[K comparable, A any] struct {
 	*Windows[K, A]
 	at      panes.Finder
 	delay   int64
+	still   bool // clocks do not move (exec.Switcher)
 	bounds  watermark.Boundaries
 	passed  *state.Map[K, int64]
 	paths   *byPath[K] // nil: a clock follows its key's items as they come
@@ -189,6 +190,12 @@ func (x *byKey[K, A]) arm(e *state.PaneEntry[K, A], t int64) {
 
 // move moves the clock of an item behind it, and does what is due then.
 func (x *byKey[K, A]) move(group int, key *K, e *state.PaneEntry[K, A], c *watermark.Clock, t int64) error {
+	if x.still {
+		if e != nil {
+			x.release(e)
+		}
+		return nil
+	}
 	own := c.Own
 	if x.paths != nil {
 		to, reached := x.paths.move(group, key, t, x.delay, x.w)
@@ -504,7 +511,7 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 				}
 				if p := had.V.Changed(x.at.Pane); p != nil && x.at.First > c.At(x.w) && x.at.Last >= x.at.Pane {
 					add(&p.Acc, &kv.Value, t)
-					if own := c.Own; c.Move(t, x.delay) {
+					if own := c.Own; !x.still && c.Move(t, x.delay) {
 						if err := x.reached(b.Group, &kv.Key, had, c, own); err != nil {
 							return err
 						}

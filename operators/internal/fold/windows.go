@@ -67,6 +67,13 @@ func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K]
 	return w
 }
 
+// Switch implements chain.Switched.
+func (w *Windows[K, A]) Switch(moves bool, delay int64) {
+	if w.keyed != nil {
+		w.keyed.still, w.keyed.delay = !moves, delay
+	}
+}
+
 func (w *Windows[K, A]) Tables() []exec.StateTable {
 	if w.keyed != nil {
 		return w.keyed.tables()

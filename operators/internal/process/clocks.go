@@ -23,6 +23,8 @@ type clocks[K comparable] interface {
 	exec.StateTable
 	// at returns the event time of a key.
 	at(group int, key *K) int64
+	// setDelay sets how far a clock is behind its newest item.
+	setDelay(delay int64)
 	// begin is called before an item of a key, move behind it, with its time. due then removes and
 	// returns the first timer of the clock's keys that is due: its set (Op.set), key and time; end is called when
 	// there is none left. The key returned is valid until the next call.
@@ -174,6 +176,8 @@ func (x *keyClocks[K]) readClock(r *serde.Reader, c *keyClock) {
 	}
 }
 
+func (x *keyClocks[K]) setDelay(delay int64) { x.own.delay = delay }
+
 func (x *keyClocks[K]) number() int { return x.Len() }
 
 func (x *keyClocks[K]) at(group int, key *K) int64 {
@@ -313,6 +317,14 @@ func (p *Op[K, Out]) UseClocks(paths []*chain.Paths, delay int64, n int) {
 	c.tabs = slices.Insert(c.tabs, 0, exec.StateTable(p.clocks)) // restored before the timers
 }
 
+// Switch implements chain.Switched.
+func (p *Op[K, Out]) Switch(moves bool, delay int64) {
+	if p.clocks != nil {
+		p.still = !moves
+		p.clocks.setDelay(delay)
+	}
+}
+
 // keyed returns f for the items of an input, for a function whose keys have clocks. It is called with
 // each item of a batch.
 func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) error) chain.Emit[item.KV[K, In]] {
@@ -329,7 +341,9 @@ func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) er
 			if c.Failed != nil {
 				return c.Failed
 			}
-			x.move(input, t)
+			if !p.still {
+				x.move(input, t)
+			}
 			if err := p.fireDue(); err != nil {
 				return err
 			}

@@ -24,6 +24,7 @@ type Op[K comparable, Out any] struct {
 	// time those of the first set fire first, and those of the function last.
 	sets   []timerSet[K]
 	clocks clocks[K]    // nil: all keys have the watermark
+	still  bool         // they do not move (exec.Switcher)
 	w      int64        // the watermark, if keys have clocks
 	none   exec.Meter   // of what fires behind items: it belongs to the item's unit
 	gauge  *exec.Metric // of the number of clocks; may be nil

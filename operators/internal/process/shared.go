@@ -41,6 +41,8 @@ func newSharedClocks[K comparable](name string, groups, n int, keys serde.Serde[
 	return x
 }
 
+func (x *sharedClocks[K]) setDelay(delay int64) { x.own.delay = delay }
+
 func (x *sharedClocks[K]) number() int { return x.Len() }
 
 // of returns the number of a key's clock.
