@@ -120,7 +120,12 @@ func (f *fleet) keys(stage int) (n int64) {
 func (f *fleet) begin(stage, task int, newcomer bool) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k := [2]int{stage, task}
+	return f.start([2]int{stage, task}, newcomer)
+}
+
+// start is begin for a caller that holds f.mu.
+func (f *fleet) start(k [2]int, newcomer bool) (bool, error) {
+	stage, task := k[0], k[1]
 	if h := f.tasks[k]; h != nil && !over(h) {
 		return false, nil
 	}
