@@ -19,6 +19,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // Key groups move between the tasks of a stage while the job runs, out and in, with and without
@@ -31,9 +32,13 @@ func TestRescaledAnswers(t *testing.T) {
 			w := newWorld(seed, 20_000, 2)
 			file := filepath.Join(t.TempDir(), "out")
 			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-			job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), counts(t, file, g), tasks.Options{
+			o := tasks.Options{
 				Parallelism: 1 + rng.IntN(3), Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: []string{"fused", "marker"}[seed%2],
-			})
+			}
+			if seed >= 5 {
+				o.State = onDisk(t)
+			}
+			job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), counts(t, file, g), o)
 			require.NoError(t, err)
 			for i := range 3 {
 				if i == 2 {
@@ -55,6 +60,18 @@ func TestRescaledAnswers(t *testing.T) {
 	}
 }
 
+// onDisk returns a store for state of which next to nothing stays in memory.
+func onDisk(t *testing.T) *state.Pebble {
+	p, err := state.OpenPebble(filepath.Join(t.TempDir(), "state"), 1<<20)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	others := p.Task()
+	for i := range 1 << 12 {
+		others.Table(i).Limit() // takes a share of the memory
+	}
+	return p
+}
+
 // Tasks die, and the process is started again, while key groups move; snapshots are made, and the
 // log is trimmed.
 func TestRescaledOverCrashes(t *testing.T) {
@@ -71,6 +88,9 @@ func TestRescaledOverCrashes(t *testing.T) {
 			}
 			if rng.IntN(3) > 0 {
 				o.Checkpoints, o.SnapshotInterval = storetest.NewMem(), time.Millisecond
+			}
+			if seed%3 == 2 {
+				o.State = onDisk(t)
 			}
 			faults := 0
 			for life := 0; ; life++ {

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -203,13 +204,24 @@ const byKey = 2 // the stage of counts
 // Key groups of tasks in other processes move, as another process asks. That process dies after each
 // plan, and another one continues.
 func TestRescaledInOtherProcesses(t *testing.T) {
-	for _, protocol := range []string{"fused", "marker"} {
-		t.Run(protocol, func(t *testing.T) {
+	for _, c := range []struct {
+		protocol string
+		disk     bool
+	}{{"fused", false}, {"marker", false}, {"fused", true}, {"marker", true}} {
+		t.Run(fmt.Sprintf("%s, on disk: %t", c.protocol, c.disk), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(1, 20_000, 2)
 			file := filepath.Join(t.TempDir(), "out")
 			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-			f := newFleet(t, file, g, protocol, nil)
+			o := tasks.Options{Protocol: c.protocol}
+			var connect func(*link)
+			if c.disk { // what is on disk is restored, also if the processes reach each other
+				o.State, connect = onDisk(t), func(*link) {}
+			}
+			f := fleetOf(t, counts(t, file, g), o, connect)
+			if c.disk {
+				defer func() { require.Zero(t, f.count(observe.RescaleAsking)) }()
+			}
 			for _, n := range []int{5, 1, 3} {
 				asked := []rescale.Request{{Stage: "by-key", Tasks: n, Batch: 1}}
 				var last *rescale.Progress

@@ -152,7 +152,6 @@ func TestBalanceRefused(t *testing.T) {
 		{"--balance=off --dispatch=weight --task-weights=3,x", "use numbers above 0"},
 		{"--balance=rows:off", "rows"},
 		{"--balance=off --protocol=txn", "txn"},
-		{"--balance=off --state=pebble", "--balance: key groups whose state is on disk"},
 	} {
 		code, stderr := nexmark(t, append([]string{"run", "--workload=kw", "--events=1000"}, strings.Fields(c.args)...)...)
 		require.Equal(t, 2, code, "%s: %s", c.args, stderr)

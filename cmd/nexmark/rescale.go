@@ -27,8 +27,8 @@ func (e *engine) rescaleFlag(f *pflag.FlagSet) {
 WHEN is the time since the job was started here (10s; the warm-up counts), or how many events it has read (500000).
 STAGE may be left out (10s=4): the first with the most key groups that is neither source nor sink. none: no rescale.
 They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
-One that is not reached before the job ends is reported, and is no error. Not with --submit, --state pebble, or the
-protocols txn, aligned, aligned-early and unsafe`)
+One that is not reached before the job ends is reported, and is no error. Not with --submit, or the protocols
+txn, aligned, aligned-early and unsafe`)
 	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, "how a task gets the state of key groups that come to it; all but the first are for comparison:\n"+modeHelp())
 	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
 	f.StringVar(&e.repartition, "rescale-repartition", "sticky", "which key groups a rescale moves: sticky (as few as possible), range (as in a new job), hash (consistent hashing)")
@@ -64,9 +64,6 @@ func (e *engine) rescaleFlags() string {
 // checkRescales refuses what --rescale and --auto ask for if it is impossible. The other flags must have been
 // checked.
 func (e *engine) checkRescales() error {
-	if e.rescales() && e.state == "pebble" {
-		return usagef("%s: key groups whose state is on disk (--state pebble) cannot move between running tasks; use --state memory, or another --parallelism from the start", e.rescaleFlags())
-	}
 	if _, err := rescale.ModeOf(e.rescaleMode); err != nil {
 		return usagef("--rescale-mode: %w", err)
 	}

@@ -26,6 +26,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // shapes are the rescales that TestRescaledAnswers makes, of a stage with eight key groups.
@@ -112,6 +113,12 @@ func rescaledSettings(t *testing.T, rng *rand.Rand, w *workload.Workload, config
 		Logged:         w.Query == 1 || w.Query == 2 || rng.IntN(3) == 0, // queries 1 and 2 have no other stage
 		CommitInterval: []time.Duration{time.Millisecond, 10 * time.Millisecond}[rng.IntN(2)],
 		Checkpoints:    storetest.NewMem(), SnapshotInterval: []time.Duration{5 * time.Millisecond, time.Minute}[rng.IntN(2)],
+	}
+	if rng.IntN(3) == 0 {
+		store, err := state.OpenPebble(filepath.Join(t.TempDir(), "state"), 1<<20)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		s.State = store
 	}
 	if w.Name == "count" {
 		s.Own = map[string]string{"keys": "1000"}
@@ -287,7 +294,6 @@ func TestRescaleRefused(t *testing.T) {
 		{"--query 5 --protocol txn --rescale 1s=2", "protocol txn cannot be rescaled: a commit record names partitions by owner; use fused or marker"},
 		{"--query 5 --protocol aligned --rescale 1s=2", "protocol aligned cannot be rescaled: it keeps no change log"},
 		{"--query 5 --protocol unsafe --rescale 1s=2", "protocol unsafe cannot be rescaled: it keeps no change log"},
-		{"--query 5 --state pebble --rescale 1s=2", "use --state memory, or another --parallelism from the start"},
 		{"--query 5 --log 127.0.0.1:1 --submit --rescale 1s=2", "workers run it with --submit; leave out one of the two"},
 		{"--query 5 --auto rows=1..2", "stage rows cannot be rescaled: it is a sink; rescale a stage before it"},
 		{"--query 5 --auto events=1..2", "stage events cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it"},
@@ -295,7 +301,6 @@ func TestRescaleRefused(t *testing.T) {
 		{"--query 5 --auto keys=1..2", `q5 has no stage "keys"; those that can be rescaled are: counts, best`},
 		{"--query 5 --protocol txn --auto 1..2", "protocol txn cannot be rescaled: a commit record names partitions by owner; use fused or marker"},
 		{"--query 5 --protocol aligned --auto 1..2", "protocol aligned cannot be rescaled: it keeps no change log"},
-		{"--query 5 --state pebble --auto 1..2", "use --state memory, or another --parallelism from the start"},
 		{"--query 5 --log 127.0.0.1:1 --submit --auto 1..2", "workers run it with --submit; leave out one of the two"},
 	} {
 		data, out := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "out")

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -114,9 +113,6 @@ func (s *Settings) rescalable() (check func(stage *string, n int) error, err err
 				most, widest = l.Stages[i].Groups, st.Name
 			}
 		}
-	}
-	if s.State != nil {
-		return nil, errors.New("key groups whose state is on disk cannot move between running tasks; keep the state in memory")
 	}
 	return func(stage *string, n int) error {
 		*stage = cmp.Or(*stage, widest)

@@ -83,6 +83,8 @@ type Report struct {
 	Replayed int
 	// Moved is how many key groups were detached from a chain and attached to another.
 	Moved int
+	// Again is how many key groups were taken from a chain and restored in it.
+	Again int
 	// InParts is how many sections were processed of key groups of which parts had not come.
 	InParts int
 	// Switches is how often a task has changed its grain.

@@ -151,6 +151,9 @@ func (t *task) moves(partly bool) (moved bool, err error) {
 	if err := t.whole(); err != nil {
 		return false, err
 	}
+	if partly && rng.IntN(3) == 0 {
+		return false, t.again()
+	}
 	some := slices.DeleteFunc(slices.Clone(t.owned), func(int) bool { return rng.IntN(4) == 0 })
 	groups := exec.Detach(t.chain.Tables(), some)
 	t.run.report.Moved += len(groups)
@@ -161,6 +164,37 @@ func (t *task) moves(partly bool) (moved bool, err error) {
 		return false, fmt.Errorf("optest: stage %q, task %d, with key groups that another chain has detached: %w", t.spec.Name, t.index, err)
 	}
 	return true, old.Close()
+}
+
+// again takes some key groups from the task's chain and restores them in it, as if they had been another
+// task's for a moment.
+func (t *task) again() error {
+	rng, tables := t.run.moves, t.chain.Tables()
+	some := slices.DeleteFunc(slices.Clone(t.owned), func(int) bool { return rng.IntN(2) == 0 })
+	var before []int
+	for _, table := range tables {
+		before = append(before, table.Len())
+	}
+	exec.Detach(tables, some)
+	for _, x := range restored(t.changes, rng) {
+		if !slices.Contains(some, x.group) {
+			continue
+		}
+		if err := tables[x.table].Apply(x.group, x.op, slices.Clone(x.key), slices.Clone(x.value)); err != nil {
+			return err
+		}
+	}
+	for i, table := range tables {
+		if err := table.Restored(some); err != nil {
+			return err
+		}
+		if n := table.Len(); n != before[i] {
+			return fmt.Errorf("optest: stage %q, task %d: table %q counts %d keys, %d when key groups %v have come back", t.spec.Name, t.index, table.Name(), before[i], n, some)
+		}
+	}
+	t.chain.Stand(exec.Bounds{Time: t.at.w})
+	t.run.report.Again += len(some)
+	return nil
 }
 
 // restored returns what a task gets back of its state: the change log; or a snapshot,

@@ -158,14 +158,16 @@ func (p *PaneClock[K]) end() {
 	s.panes.expire(s.from, s.to)
 }
 
-// restoredDisk is restored for all panes: it finds the position of the first group.
-func (p *PaneClock[K]) restoredDisk() {
+// restoredDisk is restored for all panes of some key groups, of each of which of says whether it is one: it
+// goes back to the position of the first of them. What has fired of the other groups is behind their cursors.
+// No scan is interrupted: event time stands until a task has all of its groups.
+func (p *PaneClock[K]) restoredDisk(of []bool) {
 	s := p.disk
-	s.done = exec.MinTime
-	some, seen := false, make([]bool, s.ends.Groups)
+	some := s.done > exec.MinTime // the table is in use
+	seen := make([]bool, s.ends.Groups)
 	for i := range s.ends.All {
 		for g, n := range s.ends.All[i].By {
-			if n == 0 || seen[g] {
+			if n == 0 || seen[g] || !of[g] {
 				continue
 			}
 			seen[g] = true

@@ -405,7 +405,7 @@ func (m *List[K, V]) Apply(group int, op byte, key, value []byte) error {
 // whatever was replayed: a snapshot does not contain other numbers.
 func (m *List[K, V]) Restored(groups []int) error {
 	if m.disk != nil {
-		m.countHome()
+		m.countHome(groups)
 		return nil
 	}
 	for _, g := range groups {

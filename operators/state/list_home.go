@@ -196,16 +196,20 @@ func (m *List[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value
 	d.home.Put(group, binary.BigEndian.AppendUint64(note, seq), value)
 }
 
-// countHome counts what was replayed, and removes the notes of keys that have no values any more.
-func (m *List[K, V]) countHome() {
+// countHome counts what was replayed of some key groups, and removes the notes of keys that have no values any more.
+func (m *List[K, V]) countHome(groups []int) {
 	d := m.disk
 	d.home.Flush()
 	var alone []byte
-	for g := range m.index.Groups() {
+	for _, g := range groups {
+		before := m.index.Group(g).Values
+		m.count(g, -before)
+		d.away -= before
 		d.home.Range(g, nil, nil, func(row, _ []byte) bool {
 			n, k := binary.Uvarint(row)
 			if len(row) > k+int(n) {
 				m.count(g, 1)
+				d.away++
 				alone = alone[:0]
 				return true
 			}
@@ -217,7 +221,7 @@ func (m *List[K, V]) countHome() {
 		alone = alone[:0]
 	}
 	d.home.Flush()
-	d.away, d.at = m.n, -1
+	d.at = -1
 }
 
 func (m *List[K, V]) removeOrphan(group int, note []byte) {

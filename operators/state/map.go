@@ -401,7 +401,7 @@ func (m *Map[K, V]) badChange(group int, what string, n, size int, err error) er
 // Restored calls restored with all entries of the groups.
 func (m *Map[K, V]) Restored(groups []int) error {
 	if m.home != nil {
-		m.countHome()
+		m.countHome(groups)
 		return nil
 	}
 	if m.restored == nil {

@@ -28,8 +28,8 @@ type rows interface {
 type pacer[K any] interface {
 	// spill returns the home of a table, and its encoding of keys.
 	spill(h exec.Home) (rows, serde.Serde[K])
-	// restored is called when the home has all entries.
-	restored()
+	// restored is called when the home has all entries of some key groups. It counts them.
+	restored(groups []int)
 	// sweep is called before each commit, to delete dead entries by ranges.
 	sweep()
 	// far reports that a key will not be read soon.
@@ -187,17 +187,17 @@ func (m *Map[K, V]) applyHome(group int, op byte, key, value []byte) error {
 	return nil
 }
 
-// countHome counts what was replayed.
-func (m *Map[K, V]) countHome() {
+// countHome counts what was replayed of some key groups. What the table has of others may be in memory only.
+func (m *Map[K, V]) countHome(groups []int) {
 	m.home.Flush()
-	for g := range m.index.Groups() {
+	for _, g := range groups {
 		m.count(g, -m.index.Group(g).Values)
 	}
 	if m.pace != nil {
-		m.pace.restored()
+		m.pace.restored(groups)
 		return
 	}
-	for g := range m.index.Groups() {
+	for _, g := range groups {
 		m.home.Range(g, nil, nil, func(_, _ []byte) bool {
 			m.count(g, 1)
 			return true
@@ -210,6 +210,9 @@ func (m *Map[K, V]) dropHome(group int) {
 	g := m.index.Detach(group)
 	m.n -= g.Values
 	m.size -= g.Bytes
+	if m.ends != nil {
+		m.ends.Detach(group)
+	}
 	m.home.Drop(group)
 	if m.dropped != nil {
 		m.dropped(group)

@@ -264,8 +264,8 @@ func (p *mapPacer[K, S, V]) spill(home exec.Home) (rows, serde.Serde[mapKey[K, S
 	return home, p.m.keys
 }
 
-func (p *mapPacer[K, S, V]) restored() {
-	for g := range p.m.index.Groups() {
+func (p *mapPacer[K, S, V]) restored(groups []int) {
+	for _, g := range groups {
 		p.m.home.Range(g, nil, nil, func(_, _ []byte) bool {
 			p.m.count(g, 1)
 			return true

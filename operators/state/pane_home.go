@@ -276,15 +276,23 @@ func (m *PaneTable[K, A]) applyHome(group int, op byte, k *PaneKey[K], value []b
 	m.disk.home.Put(group, m.row(&k.Key, k.Pane), value)
 }
 
-// countHome counts what was replayed.
-func (m *PaneTable[K, A]) countHome() {
+// countHome counts what was replayed of some key groups. What the table has of others may be in memory only.
+func (m *PaneTable[K, A]) countHome(groups []int) {
 	d := m.disk
 	d.home.Flush()
+	d.fresh = false
+	of := make([]bool, d.ends.Groups)
+	for _, g := range groups {
+		of[g] = true
+		m.n -= d.ends.DropGroup(g)
+	}
 	d.home.All(nil, nil, func(group int, key, _ []byte) bool {
-		m.count(group, timehome.Time(key), 1)
+		if of[group] {
+			m.count(group, timehome.Time(key), 1)
+		}
 		return true
 	})
-	m.clock.restoredDisk()
+	m.clock.restoredDisk(of)
 }
 
 func (m *PaneTable[K, A]) dropHome(group int) {

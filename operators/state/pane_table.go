@@ -342,7 +342,7 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 // Restored implements StateTable: the panes of a group by (key, end).
 func (m *PaneTable[K, A]) Restored(groups []int) error {
 	if m.disk != nil {
-		m.countHome()
+		m.countHome(groups)
 		return nil
 	}
 	for _, g := range groups {

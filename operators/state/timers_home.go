@@ -36,11 +36,21 @@ func (ts *Timers[K]) spill(h exec.Home) (rows, serde.Serde[PaneKey[K]]) {
 	return ts.disk.home, timeFirst[K]{ts.keys}
 }
 
-// restored implements pacer: all timers are far.
-func (ts *Timers[K]) restored() {
+// restored implements pacer: all timers are far, also those of other key groups.
+func (ts *Timers[K]) restored(groups []int) {
 	d := ts.disk
+	for g := range ts.armed.index.Groups() {
+		ts.armed.writeBack(g)
+		ts.queue.DropGroup(g) // with the last one the queue is empty
+	}
+	of := make([]bool, ts.armed.index.Groups())
+	for _, g := range groups {
+		of[g] = true
+	}
 	d.home.All(nil, nil, func(group int, _, _ []byte) bool {
-		ts.armed.count(group, 1)
+		if of[group] {
+			ts.armed.count(group, 1)
+		}
 		return true
 	})
 	d.ahead, d.horizon = ts.armed.n > 0, timehome.Key(d.horizon[:0], exec.MinTime)

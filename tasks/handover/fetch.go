@@ -178,7 +178,7 @@ func (f *fetch) run(ctx context.Context) error {
 // fetches reports whether the key groups of a release may come from the process that has released them.
 func (m *mover) fetches(a *arrival) bool {
 	r, peers := &a.marker.Released, m.config().Peers
-	return !a.restores && peers != nil && r.Served != "" && r.Served != peers.Address() && m.mode(r.Plan).Memory
+	return !a.restores && m.config().State == nil && peers != nil && r.Served != "" && r.Served != peers.Address() && m.mode(r.Plan).Memory
 }
 
 // ask starts to fetch the missing key groups of a release.

@@ -120,9 +120,6 @@ func (h *Handover) refuse(s, n int) error {
 	if err == nil {
 		err = l.CheckTasks(s, n)
 	}
-	if err == nil && h.cfg.State != nil {
-		err = errors.New("key groups whose state is on disk (--state) cannot move between running tasks; start the job with its state in memory, or stop it with a savepoint and start it from that with another parallelism")
-	}
 	return err
 }
 

@@ -343,6 +343,35 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 			}
 			commit()
 		},
+		"take a group again": func(t *rapid.T) {
+			if moved++; moved%2 != 0 {
+				return
+			}
+			commit()
+			g := rapid.IntRange(0, groups-1).Draw(t, "group")
+			var keys []string
+			for k := range state {
+				if k[0] == byte(g) {
+					keys = append(keys, k)
+				}
+			}
+			slices.Sort(keys)
+			both(func(h half) {
+				var before []int
+				for _, table := range h.Tables() {
+					before = append(before, table.Len())
+					table.Detach(g)
+				}
+				for _, k := range keys {
+					require.NoError(t, h.Tables()[k[1]].Apply(g, 1, []byte(k[2:]), bytes.Clone(state[k])))
+				}
+				for i, table := range h.Tables() {
+					require.NoError(t, table.Restored([]int{g}))
+					require.Equal(t, before[i], table.Len(), table.Name())
+				}
+			})
+			both(func(h half) { h.Stand(exec.Bounds{Time: w}) })
+		},
 		"restore": func(t *rapid.T) {
 			if rapid.IntRange(0, 3).Draw(t, "one in four") > 0 {
 				return

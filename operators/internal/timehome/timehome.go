@@ -61,8 +61,12 @@ func (h *Home) open(entry []byte) (group int, value []byte, ok bool) {
 	return int(g), entry[n+m:], era == h.eras[g]
 }
 
-// Put implements exec.Home.
+// Put implements exec.Home. An entry of a key group that comes from another task may be below what was swept.
 func (h *Home) Put(group int, key, value []byte) {
+	if bytes.Compare(key, h.swept) < 0 {
+		h.sweepNow()
+		h.swept = h.swept[:0]
+	}
 	h.value = binary.AppendUvarint(binary.AppendUvarint(h.value[:0], uint64(group)), h.eras[group])
 	h.value = append(h.value, value...)
 	h.h.Put(0, key, h.value)
@@ -79,11 +83,16 @@ func (h *Home) Delete(_ int, key []byte) {
 
 // Flush implements exec.Home.
 func (h *Home) Flush() {
+	h.sweepNow()
+	h.h.Flush()
+}
+
+// sweepNow deletes what remains below swept, if anything does.
+func (h *Home) sweepNow() {
 	if h.sweep {
 		h.h.DeleteRange(0, nil, h.swept)
 		h.sweep = false
 	}
-	h.h.Flush()
 }
 
 // Drop implements exec.Home.

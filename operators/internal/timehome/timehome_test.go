@@ -115,3 +115,30 @@ func TestKeyAndTime(t *testing.T) {
 		before = key
 	}
 }
+
+// An entry that a key group brings below what was swept stays when others there are deleted, before and after it.
+func TestPutBelowTheSweep(t *testing.T) {
+	at := func(ms int64) []byte { return append(timehome.Key(nil, ms), 'k') }
+	for _, late := range []bool{false, true} {
+		below := optest.NewHome(7)
+		h := timehome.New(below, 2)
+		h.Put(0, at(5), []byte("fired"))
+		h.Put(0, at(8), []byte("fired"))
+		h.Sweep(timehome.Key(nil, 10), nil)
+		h.Delete(0, at(5))
+		if !late {
+			h.Delete(0, at(8))
+		}
+		h.Put(1, at(7), []byte("comes"))
+		if late {
+			h.Delete(0, at(8))
+		}
+		h.Flush()
+		got := map[int64]string{}
+		h.All(nil, nil, func(_ int, key, value []byte) bool {
+			got[timehome.Time(key)] = string(value)
+			return true
+		})
+		require.Equal(t, map[int64]string{7: "comes"}, got, "late: %t", late)
+	}
+}
