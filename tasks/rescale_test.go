@@ -178,7 +178,7 @@ func TestRescaleRefused(t *testing.T) {
 		{"aligned", "by-key", "", 2, "it keeps no change log; stop the job"},
 		{"unsafe", "by-key", "", 2, "it keeps no change log; stop the job"},
 		{"fused", "nothing", "", 2, `no stage "nothing"; it has`},
-		{"fused", "keys", "", 2, "reads a source"},
+		{"fused", "keys", "", 2, "reads a source of one partition"},
 		{"fused", "out", "", 2, "is a sink"},
 		{"fused", "by-key", "", 0, "at least 1"},
 		{"fused", "by-key", "", 9, "8 key groups: at most 8"},

@@ -323,7 +323,7 @@ func TestCheckRescale(t *testing.T) {
 		{"marker", "", tasks.Rescale{Stage: "spread", Tasks: 1, Strategy: "hash"}, ""},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Cancel: true}, ""},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Tasks: 9}, "8 key groups: at most 8"},
-		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 1}, "it reads a source"},
+		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 1}, "it reads a source, whose partitions move only in a job of one process"},
 		{"fused", "", tasks.Rescale{Stage: "nothing", Tasks: 1}, "no stage"},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Tasks: 2, Owners: []int{0, 0, 0, 0, 0, 0, 0, 0}}, "task 1 owns no key group"},
 		{"txn", "", tasks.Rescale{Stage: "by-key", Tasks: 2}, "use fused or marker"},

@@ -22,6 +22,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/oracle"
 	"tailrace.dev/tailrace/nexmark/workload"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
@@ -137,19 +138,24 @@ func rescalesOf(t *testing.T, rng *rand.Rand, s *driver.Settings, to []int) (all
 	require.NoError(t, err)
 	var can []string
 	for _, st := range plan.Stages {
-		if len(st.Inputs) > 0 && !st.Sink {
+		if !st.Sink && st.Partitions != 1 {
 			can = append(can, st.Name)
 		}
 	}
 	require.NotEmpty(t, can)
 	stage := can[rng.IntN(len(can))]
+	source := slices.ContainsFunc(plan.Stages, func(st exec.StageSpec) bool { return st.Name == stage && st.Partitions > 0 })
 	var moments []uint64
 	for range to {
 		moments = append(moments, 1+rng.Uint64N(uint64(s.Generator.Events)*2/3))
 	}
 	slices.Sort(moments)
 	for i, n := range to {
-		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n, Batch: rng.IntN(3), Mode: rescale.Modes[rng.IntN(len(rescale.Modes))].Name})
+		mode := rescale.Modes[rng.IntN(len(rescale.Modes))]
+		if source && mode.Restarts { // refused
+			mode = rescale.Modes[0]
+		}
+		all = append(all, driver.Rescale{Events: moments[i], Stage: stage, Tasks: n, Batch: rng.IntN(3), Mode: mode.Name})
 	}
 	return all
 }
@@ -287,7 +293,7 @@ func TestRescaleRefused(t *testing.T) {
 		want string
 	}{
 		{"--query 5 --rescale 1s:rows=2", "stage rows cannot be rescaled: it is a sink; rescale a stage before it"},
-		{"--query 5 --rescale 1s:events=2", "stage events cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it"},
+		{"--query 5 --rescale 1s:events=9", "stage events reads "},
 		{"--query 5 --rescale 1s=9", "stage counts has 8 key groups: at most 8"},
 		{"--query 5 --rescale 1s:keys=2", `q5 has no stage "keys"; those that can be rescaled are: counts, best`},
 		{"--query 1 --rescale 1s=2", "q1 has no stage between its source and its sink that could be rescaled (with the events in a stream of the log, --source log, it has)"},
@@ -296,7 +302,7 @@ func TestRescaleRefused(t *testing.T) {
 		{"--query 5 --protocol unsafe --rescale 1s=2", "protocol unsafe cannot be rescaled: it keeps no change log"},
 		{"--query 5 --log 127.0.0.1:1 --submit --rescale 1s=2", "workers run it with --submit; leave out one of the two"},
 		{"--query 5 --auto rows=1..2", "stage rows cannot be rescaled: it is a sink; rescale a stage before it"},
-		{"--query 5 --auto events=1..2", "stage events cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it"},
+		{"--query 5 --auto events=1..2", "stage events cannot be rescaled by a policy: it reads a source, whose partitions move only on request; choose a stage behind it"},
 		{"--query 5 --auto 1..9", "stage counts has 8 key groups: at most 8"},
 		{"--query 5 --auto keys=1..2", `q5 has no stage "keys"; those that can be rescaled are: counts, best`},
 		{"--query 5 --protocol txn --auto 1..2", "protocol txn cannot be rescaled: a commit record names partitions by owner; use fused or marker"},

@@ -15,7 +15,7 @@ func (s *Settings) CheckAutoscales() error {
 	if len(s.Autoscales) == 0 {
 		return nil
 	}
-	check, err := s.rescalable()
+	check, err := s.rescalable(true)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (s *Settings) CheckBalance() error {
 	if s.Balance == nil {
 		return nil
 	}
-	check, err := s.rescalable()
+	check, err := s.rescalable(true)
 	if err == nil {
 		err = s.Balance.Check()
 	}

@@ -73,7 +73,7 @@ func (s *Settings) CheckRescales() error {
 	if len(s.Rescales) == 0 {
 		return nil
 	}
-	check, err := s.rescalable()
+	check, err := s.rescalable(false)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (s *Settings) CheckRescales() error {
 }
 
 // rescalable returns a function that fills in a stage and refuses a number of tasks for it if that is
-// impossible.
-func (s *Settings) rescalable() (check func(stage *string, n int) error, err error) {
+// impossible, to a policy or on request.
+func (s *Settings) rescalable(policy bool) (check func(stage *string, n int) error, err error) {
 	plan, err := Rows(*s)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,13 @@ func (s *Settings) rescalable() (check func(stage *string, n int) error, err err
 	var can []string
 	most, widest := 0, ""
 	for i := range l.Stages {
-		if st := &plan.Stages[i]; len(st.Inputs) > 0 && !st.Sink {
+		if st := &plan.Stages[i]; !st.Sink {
+			if st.Partitions > 0 { // only if it is named
+				if !policy && st.Partitions > 1 {
+					can = append(can, st.Name)
+				}
+				continue
+			}
 			can = append(can, st.Name)
 			if l.Stages[i].Groups > most {
 				most, widest = l.Stages[i].Groups, st.Name
@@ -127,6 +133,9 @@ func (s *Settings) rescalable() (check func(stage *string, n int) error, err err
 		for k := range l.Stages {
 			if st := &plan.Stages[k]; st.Name == *stage {
 				found = true
+				if policy && st.Partitions > 0 {
+					return rescale.OnlyOnRequest(*stage)
+				}
 				subject.Sink, subject.Source, subject.Groups, subject.Tasks, subject.Most = st.Sink, len(st.Inputs) == 0, l.Stages[k].Groups, l.Stages[k].Tasks, l.Most(k)
 			}
 		}

@@ -66,6 +66,15 @@ type Chain interface {
 	// at most once. Positions of names the chain does not know are an error.
 	Restore(ps []Position) error
 
+	// Give closes those of the partitions of the chain's source that are open: other tasks read them
+	// from now on, from the positions in the newest marker, of which Restore then skips theirs.
+	Give(partitions []int) error
+	// Take opens partitions of the chain's source, which another task has given away, at their positions;
+	// those of other partitions are skipped. Nothing is read from a partition before Read.
+	Take(partitions []int, ps []Position) error
+	// Read lets the source, if the chain has one, read from partitions that it has taken.
+	Read(partitions []int)
+
 	// Stand sets the present event time: after a restore, and when key groups have come from other
 	// tasks or have gone to them, so that the operators can compute anew what they derive from the
 	// state of all groups. Nothing fires.

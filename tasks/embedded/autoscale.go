@@ -57,6 +57,9 @@ func (j *Job) checkAutoscale(r *autoscale.Request) error {
 	if r.Min > r.Max {
 		return fmt.Errorf("from %d to %d tasks: the first is at most the second", r.Min, r.Max)
 	}
+	if err := j.onlyOnRequest(r.Stage); err != nil {
+		return err
+	}
 	for _, n := range []int{r.Min, r.Max} {
 		h, err := j.handover(r.Stage, n)
 		if err == nil {

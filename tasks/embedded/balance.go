@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ func (j *Job) Balance(r balance.Request) error {
 		return fmt.Errorf("balance stage %q: %w", r.Stage, err)
 	}
 	defer j.leave()
-	err := r.Check()
+	err := errors.Join(r.Check(), j.onlyOnRequest(r.Stage))
 	var h runtime.Handover
 	if err == nil {
 		h, err = j.handover(r.Stage, 1)

@@ -63,6 +63,16 @@ func (j *Job) handover(stage string, tasks int) (runtime.Handover, error) {
 	return nil, err
 }
 
+// onlyOnRequest returns why the tasks of a stage are not changed by a policy.
+func (j *Job) onlyOnRequest(stage string) error {
+	for i := range j.executor.Config().Layout.Plan.Stages {
+		if s := &j.executor.Config().Layout.Plan.Stages[i]; s.Name == stage && s.Partitions > 0 {
+			return rescale.OnlyOnRequest(stage)
+		}
+	}
+	return nil
+}
+
 // over reports whether the job has ended.
 func (j *Job) over() bool {
 	j.mu.Lock()

@@ -37,6 +37,8 @@ const (
 	versionMarkerUnits = 2
 	// Version 3 of a Marker is of a task that has acted on a plan that moves key groups.
 	versionMarkerMoved = 3
+	// Version 4 of a Marker is of such a task that reads a source.
+	versionMarkerSource = 4
 	// Version 2 of a Plan changes the owners of an earlier one.
 	versionPlanMoves = 2
 )
@@ -49,7 +51,7 @@ func (k Kind) newest() byte {
 	case Changes:
 		return versionChangesPart
 	case KindMarker:
-		return versionMarkerMoved
+		return versionMarkerSource
 	case KindPlan:
 		return versionPlanMoves
 	}

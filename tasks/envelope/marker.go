@@ -183,8 +183,12 @@ func (m *Marker) Append(dst []byte) []byte {
 
 // A reader that skipped Units would process again what they count, so they require version 2. One that
 // took the first plan's owners for those of a job that has been rescaled would process key groups of
-// other tasks, so markers behind a later plan require version 3.
+// other tasks, so markers behind a later plan require version 3; and 4 if it moves partitions of a source,
+// which older programs let only their first owners read.
 func (m *Marker) version() byte {
+	if len(m.Positions) > 0 && (m.Plan > 1 || m.Released.given()) {
+		return versionMarkerSource
+	}
 	if m.Plan > 1 || m.Left || m.Released.given() {
 		return versionMarkerMoved
 	}

@@ -34,14 +34,14 @@ func New(cfg *runtime.Config) runtime.Handover {
 	return &Handover{cfg: cfg, states: states{apart: cfg.Peers != nil}, movers: map[*mover]bool{}}
 }
 
-// Mover implements runtime.Handover: the key groups of a stage move if it reads streams, and writes
-// nothing to the outside.
+// Mover implements runtime.Handover: the key groups of a stage move, or the partitions of its source, if
+// it writes nothing to the outside.
 func (h *Handover) Mover(e *runtime.Engine) runtime.Mover {
 	spec, stage := e.Stage()
-	if len(spec.Inputs) == 0 || spec.Sink {
+	if spec.Sink {
 		return nil
 	}
-	return &mover{h: h, e: e, stage: stage, index: e.Index(), ready: make(chan struct{}, 1), releases: map[sharedlog.LSN]*envelope.Marker{}, plans: map[uint64]rescale.Plan{}}
+	return &mover{h: h, e: e, stage: stage, index: e.Index(), source: spec.Partitions > 0, ready: make(chan struct{}, 1), releases: map[sharedlog.LSN]*envelope.Marker{}, plans: map[uint64]rescale.Plan{}}
 }
 
 // tell passes a plan, which is in the log, to the tasks that have not reached it.
@@ -49,7 +49,7 @@ func (h *Handover) tell(p *envelope.Plan, at sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for m := range h.movers {
-		m.told = append(m.told, planOf(p, at, m.stage))
+		m.told = append(m.told, planOf(p, at, m.stage, m.source))
 		m.poke()
 	}
 }
@@ -109,9 +109,9 @@ func (h *Handover) next(m *mover) []rescale.Plan {
 	return told
 }
 
-// planOf returns the part of a plan that concerns a stage.
-func planOf(p *envelope.Plan, at sharedlog.LSN, stage int) rescale.Plan {
-	r := rescale.Plan{Number: max(p.Number, 1), LSN: at, Tasks: p.Stages[stage].Tasks, Owners: slices.Clone(p.Stages[stage].Owners)}
+// planOf returns the part of a plan that concerns a stage, which may read a source.
+func planOf(p *envelope.Plan, at sharedlog.LSN, stage int, source bool) rescale.Plan {
+	r := rescale.Plan{Source: source, Number: max(p.Number, 1), LSN: at, Tasks: p.Stages[stage].Tasks, Owners: slices.Clone(p.Stages[stage].Owners)}
 	for i := range p.Moves {
 		if m := &p.Moves[i]; int(m.Stage) == stage {
 			r.Mode = m.Mode
@@ -128,7 +128,7 @@ func markerOf(m *envelope.Marker, at sharedlog.LSN) (*rescale.Marker, *rescale.R
 		return nil, nil
 	}
 	k := &rescale.Marker{
-		LSN: at, Position: m.Position, Watermark: m.Watermark, Owned: slices.Clone(m.Owned), Plan: max(m.Plan, 1), Ended: m.Ended, Left: m.Left,
+		LSN: at, Position: m.Position, Watermark: m.Watermark, Owned: slices.Clone(m.Owned), Plan: max(m.Plan, 1), Ended: m.Ended, Left: m.Left, Idle: m.Idle,
 	}
 	if len(m.Released.Groups) == 0 {
 		return k, nil

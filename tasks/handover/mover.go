@@ -21,8 +21,10 @@ type mover struct {
 	e     *runtime.Engine
 	stage int
 	index int
-	ready chan struct{}
-	told  []rescale.Plan // guarded by h.mu
+	// source: the stage reads a source, so its input has no plans.
+	source bool
+	ready  chan struct{}
+	told   []rescale.Plan // guarded by h.mu
 
 	core    *rescale.Task
 	effects []rescale.Effect // of Begin: they follow the instance's first commit
@@ -53,17 +55,26 @@ func (m *mover) config() *runtime.Config { return m.e.Config() }
 func (m *mover) Begin(ctx context.Context, last *envelope.Marker, at, place sharedlog.LSN) (entered bool, err error) {
 	m.h.join(m)
 	cfg := m.config()
+	if m.source { // it is told of plans behind the tail, and reads no others
+		if place, err = cfg.Log.Tail(ctx); err != nil {
+			return false, err
+		}
+	}
 	all, lsns, err := records.Plans(ctx, cfg.Log, cfg.Layout.Job, place)
 	if err != nil {
 		return false, err
 	}
 	var plans []rescale.Plan
 	for i, p := range all {
-		plans = append(plans, m.plan(planOf(p, lsns[i], m.stage)))
+		plans = append(plans, m.plan(planOf(p, lsns[i], m.stage, m.source)))
 	}
 	mark, _ := markerOf(last, at)
 	_, groups := m.e.Owned()
-	m.core, m.effects, err = rescale.New(m.e.Index(), groups, mark, plans)
+	begin := rescale.New
+	if m.source {
+		begin = rescale.NewSource
+	}
+	m.core, m.effects, err = begin(m.e.Index(), groups, mark, plans)
 	if err != nil {
 		return false, fmt.Errorf("stage %q: %w", m.name(), err)
 	}
@@ -111,7 +122,7 @@ func (m *mover) await(ctx context.Context, place sharedlog.LSN) (err error) {
 			if err := p.Parse(batch.Entries[i].Data); err != nil {
 				return err
 			}
-			plan := m.plan(planOf(&p, batch.Entries[i].LSN, m.stage))
+			plan := m.plan(planOf(&p, batch.Entries[i].LSN, m.stage, m.source))
 			m.effects = append(m.effects, m.core.Told(&plan)...)
 		}
 		if len(m.effects) > 0 {
@@ -147,6 +158,10 @@ func (m *mover) Turn(ctx context.Context) error {
 	m.effects = nil
 	for _, p := range m.h.next(m) {
 		p = m.plan(p)
+		if m.source {
+			effects = append(effects, m.core.Reached(&p, m.e.Time())...)
+			continue
+		}
 		effects = append(effects, m.core.Told(&p)...)
 	}
 	did := len(effects) > 0
@@ -230,7 +245,7 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 
 // Reached implements runtime.Mover.
 func (m *mover) Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan) error {
-	plan := m.plan(planOf(p, at, m.stage))
+	plan := m.plan(planOf(p, at, m.stage, m.source))
 	effects := m.core.Reached(&plan, m.e.Watermark())
 	if m.core.Holds() {
 		m.at = at
@@ -361,7 +376,7 @@ func (m *mover) receive(ctx context.Context, takes []rescale.Effect, fresh bool)
 	for i := range takes {
 		if take := &takes[i]; take.Do == rescale.Take {
 			a := m.arrives(take)
-			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: a.marker.Snapshot, Kept: a.marker.Kept, Whole: a.whole})
+			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: a.marker.Snapshot, Kept: a.marker.Kept, Whole: a.whole, Positions: a.marker.Positions})
 		}
 	}
 	return m.e.Receive(ctx, all, fresh)

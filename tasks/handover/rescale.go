@@ -61,6 +61,18 @@ func (h *Handover) stage(name string) int {
 	return slices.IndexFunc(h.cfg.Layout.Plan.Stages, func(s exec.StageSpec) bool { return s.Name == name })
 }
 
+// source reports whether a stage reads a source.
+func (h *Handover) source(s int) bool { return h.cfg.Layout.Plan.Stages[s].Partitions > 0 }
+
+// onWorkers returns the stage of a request of a job on workers, or why it cannot be rescaled so.
+func (h *Handover) onWorkers(r *rescale.Request) (int, error) {
+	s, err := h.of(r)
+	if err == nil && h.source(s) {
+		err = fmt.Errorf("stage %s cannot be rescaled: %w", r.Stage, rescale.ErrSourceWorkers)
+	}
+	return s, err
+}
+
 // Check implements runtime.Handover.
 func (h *Handover) Check(stage string, tasks int) error {
 	s := h.stage(stage)
@@ -80,7 +92,13 @@ func (h *Handover) of(r *rescale.Request) (int, error) {
 	if r.Cancel && s >= 0 {
 		n = h.cfg.Present().Stages[s].Tasks
 	}
-	return s, h.Check(r.Stage, n)
+	if err := h.Check(r.Stage, n); err != nil {
+		return s, err
+	}
+	if mode, err := rescale.ModeOf(r.Mode); err == nil && mode.Restarts && h.source(s) {
+		return s, fmt.Errorf("stage %s cannot be rescaled: %w", r.Stage, rescale.ErrSourceRestart)
+	}
+	return s, nil
 }
 
 // ask makes a request the goal of its stage. It returns what the result will be, if the goal is
@@ -176,7 +194,7 @@ func (h *Handover) claim(ctx context.Context) (*controller, error) {
 	goals := make([]*rescale.Goal, len(l.Stages))
 	for s := range l.Stages {
 		names = append(names, l.Plan.Stages[s].Name)
-		plans = append(plans, planOf(n.Plan, n.At, s))
+		plans = append(plans, planOf(n.Plan, n.At, s, l.Plan.Stages[s].Partitions > 0))
 		for i := range n.Plan.Goal {
 			if g := &n.Plan.Goal[i]; g.Name == names[s] {
 				goals[s] = &rescale.Goal{Tasks: g.Tasks, Owners: g.Owners}

@@ -131,6 +131,7 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 // has is called when the task has the state of some key groups of a release.
 func (m *mover) has(a *arrival, groups []int) error {
 	m.core.Arrived(groups)
+	m.e.Read(groups)
 	a.missing = slices.DeleteFunc(a.missing, func(g int) bool { return slices.Contains(groups, g) })
 	if len(a.missing) == 0 {
 		if a.fetch != nil {

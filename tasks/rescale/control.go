@@ -15,7 +15,7 @@ type Goal struct {
 	// Batch is as in Steps, Mode the name of the mode.
 	Batch int
 	Mode  string
-	// Late: newcomers, too, take over at P.
+	// Late: newcomers, too, take over at P. Of a stage that reads a source they do not: it is nowhere at P.
 	Late bool
 }
 
@@ -111,7 +111,11 @@ func (c *Control) Next(f *Facts) Decision {
 		if f.Backlog {
 			batch = 0 // each step at P waits once until the backlog is processed
 		}
-		steps := Steps(p.Owners, p.Tasks, g.Owners, g.Tasks, batch, !g.Late)
+		steps := Steps(p.Owners, p.Tasks, g.Owners, g.Tasks, batch, p.Source || !g.Late)
+		if p.Source && slices.ContainsFunc(steps, func(s Step) bool { return slices.Contains(counts(s.Owners, s.Tasks), 0) }) {
+			// A task without partitions would say that its input has ended.
+			steps = Steps(p.Owners, p.Tasks, g.Owners, g.Tasks, 0, true)
+		}
 		if len(steps) == 0 {
 			goals[s], c.goals[s] = nil, nil
 			continue
@@ -180,18 +184,23 @@ func Unfinished(p *Plan, marks []*Marker) string {
 		giver, receiver := mark(marks, m.From), mark(marks, m.To)
 		over := receiver != nil && receiver.Ended && receiver.LSN > p.LSN
 		started := receiver != nil && (!receiver.Left || over)
+		behind := receiver != nil && receiver.Position <= p.LSN
+		if p.Source {
+			behind = receiver != nil && receiver.Plan < p.Number
+		}
 		for _, g := range m.Groups {
 			switch {
+			case p.Source && behind && receiver.Ended && !receiver.Left: // it had ended before: the giver keeps the partition
 			case giver == nil || !giver.Ended && giver.owns(g):
 				return fmt.Sprintf("task %d has not released key group %d", m.From, g)
 			case over:
 			case giver.owns(g): // it has ended with its giver, as the stage has
-				if !started || receiver.Position <= p.LSN { // it will look for the giver's markers
+				if !started || behind { // it will look for the giver's markers
 					return fmt.Sprintf("task %d has not ended", m.To)
 				}
 			case !started || !receiver.owns(g):
 				return fmt.Sprintf("task %d has not taken over key group %d", m.To, g)
-			case receiver.Position <= p.LSN:
+			case behind:
 				return fmt.Sprintf("task %d has not processed its input up to LSN %d", m.To, p.LSN)
 			}
 		}

@@ -23,6 +23,8 @@ func (t *Task) wantEarly(p *Plan) {
 // position; Clean may have another one after it.
 func (t *Task) Clean(time int64) []Effect {
 	switch {
+	case t.outside != nil:
+		return t.giveOwed(time)
 	case t.Holds():
 		return t.releaseDue(time)
 	case len(t.early) > 0:

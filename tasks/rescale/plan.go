@@ -20,6 +20,8 @@ type Plan struct {
 	Moves []Move
 	// Mode is the name of the receivers' mode.
 	Mode string
+	// Source: the stage reads a source, its key groups are partitions.
+	Source bool
 }
 
 // Move gives key groups (ascending) of one task to another one.
@@ -65,6 +67,8 @@ type Marker struct {
 	Plan uint64
 	// Ended: it is the task's last marker. Left: because the task has left the stage.
 	Ended, Left bool
+	// Idle: event time may advance without the task.
+	Idle bool
 }
 
 func (m *Marker) owns(group int) bool { return slices.Contains(m.Owned, group) }

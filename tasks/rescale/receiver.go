@@ -25,6 +25,9 @@ func (t *Task) Saw(giver int, m *Marker, r *Release) (effects []Effect) {
 	if t.entry != nil {
 		return t.saw(giver, m, r)
 	}
+	if t.outside != nil {
+		t.sawReceiver(giver, m)
+	}
 	if r != nil {
 		effects = t.takeOver(r)
 	}

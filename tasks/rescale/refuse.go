@@ -1,6 +1,20 @@
 package rescale
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// Why a stage that reads a source is not rescaled so.
+var (
+	ErrSourceRestart = errors.New("it reads a source, whose tasks wait for each other: mode " + ModeRestart + " would not end; use another mode")
+	ErrSourceWorkers = errors.New("it reads a source, whose partitions move only in a job of one process; rescale a stage behind it, or stop the job with a savepoint and submit it again from that with another parallelism")
+)
+
+// OnlyOnRequest refuses to let a policy rescale a stage that reads a source.
+func OnlyOnRequest(stage string) error {
+	return fmt.Errorf("stage %s cannot be rescaled by a policy: it reads a source, whose partitions move only on request; choose a stage behind it", stage)
+}
 
 // Subject is what decides whether a stage can be rescaled.
 type Subject struct {
@@ -24,12 +38,14 @@ func Refuse(s Subject, tasks int) error {
 		return fmt.Errorf("protocol %s cannot be rescaled: a commit record names partitions by owner; use fused or marker", s.Protocol)
 	case !s.Log:
 		return fmt.Errorf("protocol %s cannot be rescaled: it keeps no change log; stop the job, and submit it again with another parallelism, from a savepoint if it has one", s.Protocol)
-	case s.Source:
-		return fmt.Errorf("stage %s cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it", s.Stage)
 	case s.Sink:
 		return fmt.Errorf("stage %s cannot be rescaled: it is a sink; rescale a stage before it", s.Stage)
 	case tasks < 1:
 		return fmt.Errorf("stage %s: %d tasks: at least 1", s.Stage, tasks)
+	case s.Source && s.Groups == 1 && tasks > 1:
+		return fmt.Errorf("stage %s reads a source of one partition, which one task reads: at most 1 task; give the source more partitions", s.Stage)
+	case s.Source && tasks > s.Groups:
+		return fmt.Errorf("stage %s reads %d partitions: at most %d tasks", s.Stage, s.Groups, s.Groups)
 	case tasks > s.Groups:
 		return fmt.Errorf("stage %s has %d key groups: at most %d", s.Stage, s.Groups, s.Groups)
 	case s.Most > 0 && (s.Groups+tasks-1)/tasks > s.Most:

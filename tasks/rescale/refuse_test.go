@@ -15,7 +15,8 @@ func TestRefuse(t *testing.T) {
 	}{
 		{func(s *Subject) { s.Protocol, s.Coordinated = "txn", true }, 3, "protocol txn cannot be rescaled: a commit record names partitions by owner; use fused or marker"},
 		{func(s *Subject) { s.Protocol, s.Log = "unsafe", false }, 3, "protocol unsafe cannot be rescaled: it keeps no change log; stop the job, and submit it again with another parallelism, from a savepoint if it has one"},
-		{func(s *Subject) { s.Source = true }, 3, "stage keys cannot be rescaled: it reads a source, whose partitions do not move; rescale a stage behind it"},
+		{func(s *Subject) { s.Source = true }, 65, "stage keys reads 64 partitions: at most 64 tasks"},
+		{func(s *Subject) { s.Source, s.Groups = true, 1 }, 2, "stage keys reads a source of one partition, which one task reads: at most 1 task; give the source more partitions"},
 		{func(s *Subject) { s.Sink = true }, 3, "stage keys cannot be rescaled: it is a sink; rescale a stage before it"},
 		{nil, 0, "stage keys: 0 tasks: at least 1"},
 		{nil, 65, "stage keys has 64 key groups: at most 64"},

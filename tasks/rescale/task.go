@@ -42,6 +42,8 @@ type Task struct {
 	follows map[int]bool
 	// entry is set until a newcomer starts to process its input.
 	entry *entry
+	// outside is set if the stage reads a source.
+	outside *outside
 }
 
 // source is where a group comes from.
@@ -128,8 +130,13 @@ type Readback struct {
 // the log keeps, and if the task has no marker, from number 1 on or not below it. Further plans are
 // passed to Told.
 func New(index, groups int, last *Marker, plans []Plan) (*Task, []Effect, error) {
+	return newTask(index, groups, nil, last, plans)
+}
+
+func newTask(index, groups int, of *outside, last *Marker, plans []Plan) (*Task, []Effect, error) {
 	t := &Task{
-		index: index, state: make([]state, groups), from: slices.Repeat([]sharedlog.LSN{never}, groups),
+		outside: of,
+		index:   index, state: make([]state, groups), from: slices.Repeat([]sharedlog.LSN{never}, groups),
 		source: map[int]source{},
 		early:  map[int]uint64{}, due: map[int]uint64{}, follows: map[int]bool{},
 	}
@@ -159,6 +166,10 @@ func New(index, groups int, last *Marker, plans []Plan) (*Task, []Effect, error)
 		effects = t.resume(last, plans)
 	}
 	for i := range plans {
+		if of != nil && t.entry == nil {
+			effects = append(effects, t.Reached(&plans[i], last.Watermark)...)
+			continue
+		}
 		effects = append(effects, t.Told(&plans[i])...)
 	}
 	return t, effects, nil
@@ -186,15 +197,25 @@ func (t *Task) resume(m *Marker, plans []Plan) (effects []Effect) {
 				}
 				continue
 			}
+			if t.outside != nil && move.From == t.index && m.owns(g) {
+				effects = append(effects, t.owe(g, p, move)...)
+			}
 			if move.To == t.index {
 				switch {
 				case !m.owns(g):
 					effects = append(effects, t.wait(g, pending, p, move, m.Watermark)...)
-				case p.LSN >= m.Position:
+				case t.outside == nil && p.LSN >= m.Position:
 					effects = append(effects, t.wait(g, unplaced, p, move, maxTime)...)
 				}
 			}
 			break
+		}
+	}
+	if t.outside != nil {
+		for i := range plans {
+			if plans[i].Number <= m.Plan {
+				t.leaving = t.index >= plans[i].Tasks
+			}
 		}
 	}
 	return effects
@@ -234,6 +255,9 @@ func (t *Task) unfollow(giver int) []Effect {
 	if !t.follows[giver] || t.entry != nil && t.entry.needs(giver) {
 		return nil
 	}
+	if t.outside != nil && t.outside.asks(giver) {
+		return nil
+	}
 	for g, s := range t.source {
 		if s.giver == giver && (t.state[g] == pending || t.state[g] == unplaced) {
 			return nil
@@ -263,6 +287,9 @@ func (t *Task) Told(p *Plan) []Effect {
 func (t *Task) Reached(p *Plan, watermark int64) (effects []Effect) {
 	if p.Number <= t.plan || t.entry != nil {
 		return nil
+	}
+	if t.outside != nil {
+		return t.planned(p, watermark)
 	}
 	t.before, t.plan = t.plan, p.Number
 	most, _ := t.Cap(watermark, false)
@@ -300,7 +327,7 @@ func (t *Task) Pending() bool { return t.waiting > 0 && slices.Contains(t.state,
 
 // Holds reports whether the task must not process anything above its position: it is at a plan that
 // takes groups from it that it does not have itself yet (rule whole), or that have timers to fire.
-func (t *Task) Holds() bool { return len(t.due) > 0 || t.leaving }
+func (t *Task) Holds() bool { return t.outside == nil && (len(t.due) > 0 || t.leaving) }
 
 // Silent reports whether the task is a newcomer that has not been told where to start: it reads no
 // input and appends nothing (a producer that is not registered does not hold event time).
@@ -311,8 +338,14 @@ func (t *Task) Silent() bool { return t.entry != nil }
 // of P (rule cap); while one is missing, it does not reach the group's first timer (rule timers). A
 // task whose event time is behind its input's is not idle.
 func (t *Task) Cap(time int64, idle bool) (int64, bool) {
+	if t.outside != nil && idle {
+		time = max(time, t.outside.highest())
+	}
 	if t.waiting == 0 {
 		return time, idle
+	}
+	if t.outside != nil {
+		idle = false
 	}
 	most := maxTime
 	for _, s := range t.source {
@@ -327,7 +360,8 @@ func (t *Task) Cap(time int64, idle bool) (int64, bool) {
 // Open reports whether moves to or from the task are under way, as far as it knows: it makes no
 // savepoint and does not end.
 func (t *Task) Open() bool {
-	return t.waiting > 0 || len(t.early) > 0 || len(t.due) > 0 || t.entry != nil && t.entry.plan != nil
+	return t.waiting > 0 || len(t.early) > 0 || len(t.due) > 0 || t.entry != nil && t.entry.plan != nil ||
+		t.outside != nil && t.leaving && t.empty()
 }
 
 // Plan is what the task's next marker says. An instance that starts while its predecessor Holds

@@ -190,7 +190,7 @@ func moving(l *layout.Layout, p *envelope.Plan, at sharedlog.LSN, marks [][]Mark
 		return why
 	}
 	for s := range min(len(why), len(p.Stages)) {
-		step := rescale.Plan{Number: p.Number, LSN: at, Tasks: p.Stages[s].Tasks, Owners: p.Stages[s].Owners}
+		step := rescale.Plan{Number: p.Number, LSN: at, Tasks: p.Stages[s].Tasks, Owners: p.Stages[s].Owners, Source: l.Plan.Stages[s].Partitions > 0}
 		for i := range p.Moves {
 			if m := &p.Moves[i]; int(m.Stage) == s {
 				step.Moves = append(step.Moves, rescale.Move{From: int(m.From), To: int(m.To), Groups: m.Groups, Early: m.Early})
@@ -202,7 +202,7 @@ func moving(l *layout.Layout, p *envelope.Plan, at sharedlog.LSN, marks [][]Mark
 		newest := make([]*rescale.Marker, len(marks[s]))
 		for task := range newest {
 			if m := &marks[s][task]; m.LSN > 0 {
-				newest[task] = &rescale.Marker{LSN: m.LSN, Position: m.Position, Owned: m.Owned, Ended: m.Ended, Left: m.Left}
+				newest[task] = &rescale.Marker{LSN: m.LSN, Position: m.Position, Owned: m.Owned, Plan: max(m.Plan, 1), Ended: m.Ended, Left: m.Left}
 			}
 		}
 		why[s] = rescale.Unfinished(&step, newest)
@@ -217,8 +217,9 @@ type Mark struct {
 	Position  sharedlog.LSN
 	// Transactions is as in envelope.Marker.
 	Transactions sharedlog.LSN
-	// Owned are the key groups that the task had.
+	// Owned are the key groups that the task had, Plan is the number of the newest plan it has acted on.
 	Owned []int
+	Plan  uint64
 	// Ended: it is the task's last marker. Left: the task has left its stage.
 	Ended, Left bool
 	// Checkpoint is the LSN of the record of the checkpoint that the mark belongs to; 0: the task
@@ -280,7 +281,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout, members
 				}
 				continue
 			}
-			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Position: m.Position, Transactions: m.Transactions, Owned: m.Owned, Ended: m.Ended, Left: m.Left}
+			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Position: m.Position, Transactions: m.Transactions, Owned: m.Owned, Plan: m.Plan, Ended: m.Ended, Left: m.Left}
 		}
 	}
 	return marks, nil

@@ -141,12 +141,17 @@ type Entry struct {
 func (e *Engine) Enter(n *Entry) error {
 	t := e.t
 	t.asked.enter = false // the log has the plan that names it
-	if err := t.chain.Open(t.owned); err != nil {
+	partitions := t.owned
+	if t.spec.Partitions > 0 {
+		partitions = nil // Receive opens them, at their positions
+	} else {
+		t.status.Position.Store(uint64(n.Position))
+	}
+	if err := t.chain.Open(partitions); err != nil {
 		return err
 	}
 	t.promise = progress.Promise{Time: n.Watermark}
 	t.status.Watermark.Store(n.Watermark)
-	t.status.Position.Store(uint64(n.Position))
 	if n.Marker != nil {
 		t.in.table.Restore(n.Marker.Seen, n.Marker.Watermark)
 	}
@@ -209,6 +214,11 @@ func (e *Engine) Release(ctx context.Context, groups []int) (exec.GroupState, er
 	defer func() { t.out.released = nil }()
 	if err := e.Commit(ctx); err != nil {
 		return nil, err
+	}
+	if t.spec.Partitions > 0 {
+		if err := t.chain.Give(groups); err != nil {
+			return nil, err
+		}
 	}
 	state := exec.Detach(t.tables, groups)
 	t.unfollow(groups)
@@ -334,6 +344,9 @@ func (e *Engine) Restored(groups []int) error {
 	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
 	return nil
 }
+
+// Read is called when the task has the whole state of key groups of other tasks: a source reads from these partitions.
+func (e *Engine) Read(groups []int) { e.t.chain.Read(groups) }
 
 // Drop removes the state of a key group.
 func (e *Engine) Drop(group int) {

@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/snapshot"
 )
 
@@ -59,6 +60,8 @@ type Received struct {
 	Groups         []int
 	Snapshot, Kept sharedlog.LSN
 	Whole          <-chan struct{}
+	// Positions are those of the giver's marker, if the groups are partitions of a source.
+	Positions []envelope.Position
 }
 
 // Receive makes the commit by which the task takes over key groups from other tasks. Its snapshots
@@ -76,6 +79,13 @@ func (e *Engine) Receive(ctx context.Context, all []Received, fresh bool) error 
 			t.snaps.joining[g] = new(snapshot.Receipt)
 			if t.snaps.maker != nil {
 				t.snaps.maker.Expect(g)
+			}
+		}
+	}
+	if t.spec.Partitions > 0 {
+		for _, r := range all {
+			if err := t.chain.Take(r.Groups, positions(r.Positions)); err != nil {
+				return err
 			}
 		}
 	}

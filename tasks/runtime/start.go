@@ -227,6 +227,12 @@ func (t *task) resume(m *envelope.Marker) error {
 	if len(m.Positions) == 0 {
 		return nil
 	}
+	if t.spec.Partitions > 0 && len(m.Released.Groups) > 0 {
+		// The positions are as of the release: those of what it gave away are the receivers'.
+		if err := t.chain.Give(m.Released.Groups); err != nil {
+			return err
+		}
+	}
 	return t.chain.Restore(positions(m.Positions))
 }
 

@@ -334,11 +334,19 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.asked.drain.Load(); n > 0 && t.clean() {
+		if n := t.asked.drain.Load(); n > 0 && t.clean() && !t.open() {
 			return t.drainedFor(ctx, n)
 		}
 		var r exec.PollResult
 		t.times.now = t.cfg.Clock()
+		if t.moves != nil {
+			if err := t.moves.Turn(ctx); err != nil {
+				return err
+			}
+			if t.promise.Ended { // it has left its stage
+				return t.committer.Drain(ctx)
+			}
+		}
 		next, err := t.committer.Poll(ctx)
 		if err != nil {
 			return err
@@ -369,10 +377,12 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case drained:
 		case held:
 			sleep = min(sleep, time.Millisecond)
+		case r.Ended: // it waits for partitions, or for a task that takes some
 		case !r.Idle:
 			sleep = min(sleep, max(time.Duration(r.Due-t.times.now.UnixMilli())*time.Millisecond, 0))
 		}
 		sleep, told := t.committer.Wait(sleep)
+		moved, given := t.moved()
 		timer.Reset(sleep)
 		t.status.Sleep()
 		select {
@@ -381,6 +391,8 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case <-t.asked.stop:
 		case <-t.log.Oldest():
 		case <-told:
+		case <-moved:
+		case <-given:
 		case <-timer.C:
 		}
 		t.status.Wake(false)
@@ -476,6 +488,9 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 	if r.Ended {
 		w = exec.MaxTime
 	}
+	if t.moves != nil {
+		w, r.Idle = t.moves.Cap(w, r.Idle)
+	}
 	if err := t.advanceTo(ctx, w); err != nil {
 		return err
 	}
@@ -485,7 +500,7 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 	if r.Items == 0 && t.times.now.Sub(t.times.commit) >= stillInterval {
 		t.dirty = true
 	}
-	if r.Ended {
+	if r.Ended && !t.open() {
 		return t.committer.SourceEnded(ctx)
 	}
 	return t.forced(ctx)

@@ -23,6 +23,9 @@ type itemSource interface {
 	item() (exec.Item, bool)
 	peek(m *exec.Meter) error
 	dropNext()
+	give(partitions []int) error
+	take(partitions []int, ps []exec.Position) error
+	read(partitions []int)
 }
 
 // transient holds items only during a call.
@@ -306,6 +309,18 @@ func (c *Chain) Peek() (exec.Item, bool, error) {
 	}
 	it, ok := c.source.item()
 	return it, ok, nil
+}
+
+func (c *Chain) Give(partitions []int) error { return c.wrap(c.source.give(partitions)) }
+
+func (c *Chain) Take(partitions []int, ps []exec.Position) error {
+	return c.wrap(c.source.take(partitions, ps))
+}
+
+func (c *Chain) Read(partitions []int) {
+	if c.source != nil {
+		c.source.read(partitions)
+	}
 }
 
 func (c *Chain) DropNext() { c.source.dropNext() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,6 +32,7 @@ type source[T any] struct {
 	made    int           // the meter's bytes before it
 	most    int           // items to be read at once
 	said    int64         // the highest watermark of a result
+	gone    map[int]bool  // partitions that other tasks read now
 }
 
 // AddSource adds the source of a chain, whose items go to next. sd may be nil.
@@ -50,6 +52,7 @@ type openPartition[T any] struct {
 	id     int
 	status connect.Status
 	asked  bool // in this poll
+	waits  bool // nothing is read from it yet
 	// before is the partition's position before the items read last, and done is how many of the
 	// items from there are done. The next skip of them are to be skipped: an earlier instance has
 	// processed them.
@@ -59,15 +62,23 @@ type openPartition[T any] struct {
 
 func (s *source[T]) Open(owned []int) error {
 	for _, p := range owned {
-		part, err := s.src.Open(p)
-		if err != nil {
-			return fmt.Errorf("source %q: open partition %d: %w", s.name, p, err)
+		if err := s.open(p); err != nil {
+			return err
 		}
-		if err := attach(part, s.rt); err != nil {
-			return errors.Join(fmt.Errorf("source %q: open partition %d: %w", s.name, p, err), part.Close())
-		}
-		s.parts = append(s.parts, &openPartition[T]{Partition: part, id: p})
 	}
+	return nil
+}
+
+func (s *source[T]) open(p int) error {
+	part, err := s.src.Open(p)
+	if err != nil {
+		return fmt.Errorf("source %q: open partition %d: %w", s.name, p, err)
+	}
+	if err := attach(part, s.rt); err != nil {
+		return errors.Join(fmt.Errorf("source %q: open partition %d: %w", s.name, p, err), part.Close())
+	}
+	s.parts = append(s.parts, &openPartition[T]{Partition: part, id: p})
+	slices.SortFunc(s.parts, func(a, b *openPartition[T]) int { return a.id - b.id })
 	return nil
 }
 
@@ -81,7 +92,7 @@ func (s *source[T]) Close() error {
 
 func (s *source[T]) poll(m *exec.Meter) (exec.PollResult, error) {
 	if s.reading == nil {
-		if err := s.read(m); err != nil || s.reading == nil {
+		if err := s.fill(m); err != nil || s.reading == nil {
 			return s.result(), err
 		}
 	}
@@ -119,13 +130,13 @@ func (s *source[T]) pace(made int) {
 	}
 }
 
-// read reads a batch from the partition that is furthest behind, or from the next one
+// fill reads a batch from the partition that is furthest behind, or from the next one
 // if that has nothing.
-func (s *source[T]) read(m *exec.Meter) error {
+func (s *source[T]) fill(m *exec.Meter) error {
 	now := s.rt.Now()
 	s.made = m.Bytes()
 	for _, p := range s.parts {
-		p.asked = p.status.State == connect.Ended
+		p.asked = p.waits || p.status.State == connect.Ended
 	}
 	for {
 		p := s.furthestBehind()
@@ -179,7 +190,7 @@ func (s *source[T]) peek(m *exec.Meter) error {
 	if s.reading != nil {
 		return nil
 	}
-	return s.read(m)
+	return s.fill(m)
 }
 
 // dropNext implements itemSource.
@@ -214,7 +225,9 @@ func (s *source[T]) result() exec.PollResult {
 		case connect.Waiting:
 			r.Due = min(r.Due, p.status.Due)
 		case connect.More:
-			r.Due = min(r.Due, s.rt.Now())
+			if !p.waits {
+				r.Due = min(r.Due, s.rt.Now())
+			}
 		}
 		r.Idle = false
 		r.Watermark = min(r.Watermark, p.Watermark())
@@ -243,15 +256,85 @@ func (s *source[T]) Positions(dst []exec.Position) ([]exec.Position, error) {
 }
 
 func (s *source[T]) Restore(pos exec.Position) (bool, error) {
-	num, ok := strings.CutPrefix(pos.Name, s.name+"/")
+	id, ok := s.partition(pos.Name)
 	if !ok {
 		return false, nil
 	}
 	for _, p := range s.parts {
-		if strconv.Itoa(p.id) == num {
-			p.before, p.done, p.skip = bytes.Clone(pos.Value), 0, pos.Units
-			return true, p.Seek(pos.Value)
+		if p.id == id {
+			return true, p.seek(pos)
 		}
 	}
-	return false, nil
+	return s.gone[id], nil
+}
+
+// partition returns the partition whose position has a name.
+func (s *source[T]) partition(name string) (id int, ok bool) {
+	num, ok := strings.CutPrefix(name, s.name+"/")
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.Atoi(num)
+	return id, err == nil
+}
+
+func (p *openPartition[T]) seek(to exec.Position) error {
+	p.before, p.done, p.skip = bytes.Clone(to.Value), 0, to.Units
+	return p.Seek(to.Value)
+}
+
+// give implements itemSource.
+func (s *source[T]) give(partitions []int) error {
+	if s.gone == nil {
+		s.gone = map[int]bool{}
+	}
+	for _, id := range partitions {
+		s.gone[id] = true
+	}
+	var errs []error
+	s.parts = slices.DeleteFunc(s.parts, func(p *openPartition[T]) bool {
+		if !slices.Contains(partitions, p.id) {
+			return false
+		}
+		if s.reading == p {
+			s.reading = nil
+		}
+		errs = append(errs, p.Close())
+		return true
+	})
+	return errors.Join(errs...)
+}
+
+// take implements itemSource.
+func (s *source[T]) take(partitions []int, ps []exec.Position) error {
+	for _, id := range partitions {
+		delete(s.gone, id)
+		if err := s.open(id); err != nil {
+			return err
+		}
+	}
+	for _, p := range s.parts {
+		if !slices.Contains(partitions, p.id) {
+			continue
+		}
+		p.waits = true
+		for _, to := range ps {
+			if id, ok := s.partition(to.Name); ok && id == p.id {
+				if err := p.seek(to); err != nil {
+					return fmt.Errorf("source %q, partition %d: %w", s.name, id, err)
+				}
+			}
+		}
+	}
+	// What the task has promised is below what the partitions return, what it was about to promise
+	// need not be.
+	s.said = exec.MinTime
+	return nil
+}
+
+// read implements itemSource.
+func (s *source[T]) read(partitions []int) {
+	for _, p := range s.parts {
+		p.waits = p.waits && !slices.Contains(partitions, p.id)
+	}
 }
