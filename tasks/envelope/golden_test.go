@@ -231,6 +231,15 @@ var golden = []struct {
 		        e001 02 8802 03   28 plan, 33 units`,
 	},
 	{
+		name:   "marker of a source behind a later plan",
+		record: &Marker{Job: "j", Plan: 2, Positions: []Position{{Name: "in/1", Value: []byte{7}}}},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 04                          kind marker, version 4
+		        0a 01 6a                       1 job
+		        72 09 0a 04 696e2f31 12 01 07  14 position of partition 1
+		        e001 02                        28 plan`,
+	},
+	{
 		name: "marker that is a barrier",
 		record: &Marker{
 			Commit: 1, Checkpoint: 300, Items: 128, Owned: []int{}, Seen: []Seen{}, Positions: []Position{},
