@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,10 @@ type dying struct {
 	sharedlog.Log
 	left  atomic.Int64
 	death chan struct{}
+
+	mu         sync.Mutex
+	unanswered []*sharedlog.Pending
+	buried     bool
 }
 
 func newDying(log sharedlog.Log, groups int) *dying {
@@ -37,7 +42,26 @@ func (d *dying) Append(g sharedlog.Group) *sharedlog.Pending {
 	case n == -1:
 		close(d.death)
 	}
-	return sharedlog.NewPending()
+	p := sharedlog.NewPending()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.buried {
+		p.Complete(0, sharedlog.ErrClosed)
+	} else {
+		d.unanswered = append(d.unanswered, p)
+	}
+	return p
+}
+
+// bury fails the appends without an answer, now that the job is gone: what waits for them would keep
+// the log in memory until the end of the tests.
+func (d *dying) bury() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.unanswered {
+		p.Complete(0, sharedlog.ErrClosed)
+	}
+	d.unanswered, d.buried = nil, true
 }
 
 // A job that makes many items of few is killed at every group that it appends, a commit or a part
@@ -80,6 +104,7 @@ func TestFanOutKilled(t *testing.T) {
 func live(t *testing.T, d *dying, again func() error, life func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	defer d.bury()
 	done := make(chan error, 1)
 	go func() { done <- life(ctx) }()
 	select {
