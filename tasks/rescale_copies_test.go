@@ -27,6 +27,7 @@ import (
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // link connects the executors of a fleet, as one of them sees it.
@@ -213,6 +214,12 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 				if c.copied {
 					require.NotZero(t, f.count(observe.RescaleServed))
 					require.NotZero(t, f.count(observe.RescaleCopied))
+					m := f.moved()
+					require.NotZero(t, m.Fetched)
+					require.NotZero(t, m.Bytes)
+					require.NotZero(t, m.Demand.Requests+m.Background.Requests)
+					require.Equal(t, protocol == "fused", m.Demand.SubGroups+m.Background.SubGroups > 0)
+					require.Zero(t, m.Restored)
 				}
 				g.open.Store(true)
 				f.end()
@@ -280,6 +287,45 @@ func TestProcessedBeforeWhole(t *testing.T) {
 	f.end()
 	sameRows(t, w.want, lines(t, file))
 	require.Zero(t, f.count(observe.RecoveryReplaying))
+}
+
+// A new task asks first for the parts that its records wait for, and says how many have waited: the first
+// parts from the other process come only when a record waits.
+func TestPartsOnDemand(t *testing.T) {
+	w := newWorld(1, 20_000, 2)
+	file := filepath.Join(t.TempDir(), "out")
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
+	var f *fleet
+	waits := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for k, h := range f.tasks {
+			if k[0] == byKey && k[1] >= 2 && h.Status().WaitingMS > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	f = newFleet(t, file, g, "fused", func(l *link) {
+		l.receive = func(b []byte) ([]byte, error) {
+			g.open.Store(true)
+			for !waits() && t.Context().Err() == nil && l.f.moved().Demand.Requests == 0 {
+				runtime.Gosched()
+			}
+			return b, nil
+		}
+	})
+	require.Eventually(t, func() bool { return f.keys(byKey) >= 40 }, time.Minute, time.Millisecond, "there is state to move")
+	require.NoError(t, f.drive(t.Context(), []rescale.Request{{Stage: "by-key", Tasks: 3}}, func(*rescale.Progress) {}))
+	var m status.Moved
+	require.Eventually(t, func() bool {
+		m = f.moved()
+		return m.Waits.Total() > 0
+	}, time.Minute, time.Millisecond, "a record has waited")
+	require.NotZero(t, m.Demand.SubGroups)
+	require.NotZero(t, m.Waits.Quantile(1))
+	f.end()
+	sameRows(t, w.want, lines(t, file))
 }
 
 // A commit that is appended in parts counts at its marker, all at once. Its records wait for what they need of key

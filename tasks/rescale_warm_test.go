@@ -157,6 +157,7 @@ func TestNewcomerTakesStandbysCopy(t *testing.T) {
 				require.Equal(t, 4, last.Tasks[byKey])
 				require.Eventually(t, func() bool { return f.count(observe.RescaleWarm)+f.count(observe.RescaleCopied) >= 2 }, time.Minute, time.Millisecond, "the groups have come")
 				require.Equal(t, 2, f.count(observe.RescaleWarm), "both copies are taken")
+				require.NotZero(t, f.moved().Copied)
 				g.open.Store(true)
 				f.end()
 				sameRows(t, w.want, lines(t, file))

@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // fleet runs the tasks of a job in two executors, as two workers would, one of which follows the plans. It
@@ -116,6 +117,18 @@ func (f *fleet) keys(stage int) (n int64) {
 		}
 	}
 	return n
+}
+
+// moved returns how the state came that the tasks of the keyed stage have taken over.
+func (f *fleet) moved() (sum status.Moved) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for k, h := range f.tasks {
+		if m := h.Status().Moved; k[0] == byKey && m != nil {
+			sum.Add(m, 1)
+		}
+	}
+	return sum
 }
 
 func (f *fleet) begin(stage, task int, newcomer bool) (bool, error) {

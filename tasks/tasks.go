@@ -47,6 +47,9 @@ type (
 // Status is a reading of one task's progress.
 type Status = status.Snapshot
 
+// Moved says how the state of key groups came to a task (Status.Moved).
+type Moved = status.Moved
+
 // Sent is what a task has appended to one of its output streams (Status.Sent).
 type Sent = status.Sent
 

@@ -449,6 +449,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
 		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)
 	defer metrics(w, j.Tasks)
+	defer takenOver(w, j.Tasks)
 	defer stageRates(w, []jobs.Job{j})
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	defer t.Flush()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -61,6 +62,35 @@ func stageRates(w io.Writer, all []jobs.Job) {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", all[i].Name, s.Stage, perSecond(s.InPerSecond), perSecond(s.OutPerSecond))
 		}
 	}
+}
+
+// takenOver prints how the state of key groups came that tasks have taken over, if any have.
+func takenOver(w io.Writer, all []jobs.Task) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	defer t.Flush()
+	some := false
+	for i := range all {
+		if all[i].Status == nil || all[i].Status.Status.Moved == nil {
+			continue
+		}
+		m := all[i].Status.Status.Moved
+		if !some {
+			fmt.Fprintln(t, "\nSTAGE\tTASK\tKEY GROUPS TAKEN OVER\tFROM A STANDBY\tFROM A WORKER\tRESTORED\tBYTES\tSUB-GROUPS ON DEMAND\tOTHERS\tRECORDS WAITED\tFOR AT MOST\t")
+			some = true
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", all[i].Stage, all[i].Task, m.Given+m.Copied+m.Fetched+m.Restored, m.Copied, m.Fetched, m.Restored,
+			m.Bytes, m.Demand.SubGroups, m.Background.SubGroups, m.Waits.Total(), atMost(m.Waits.Quantile(1)))
+	}
+}
+
+func atMost(ms float64) string {
+	switch {
+	case ms == 0:
+		return "-"
+	case math.IsInf(ms, 1):
+		return "> 1 min"
+	}
+	return fmt.Sprintf("%g ms", ms)
 }
 
 func perSecond(v *float64) string {

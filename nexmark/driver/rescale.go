@@ -47,7 +47,12 @@ type Rescaled struct {
 	// Effect is what the latency of a measurement shows of it; nil: it was not in the measured time.
 	Effect *Effect `json:"effect,omitempty"`
 
-	asked time.Time
+	// Moved says how the state of the key groups came that moved, from the request until the next one or
+	// the end of the run; nil: none had moved, or the tasks have ended.
+	Moved *Moved `json:"moved,omitempty"`
+
+	asked  time.Time
+	before []tasks.Status
 }
 
 // Effects returns the line that shows the effect, empty if it was not measured.
@@ -152,17 +157,18 @@ type rescaler struct {
 	over chan struct{} // closed when all has the outcome of each
 	all  []Rescaled
 	err  error
+	job  *tasks.Job
 }
 
 // rescaler starts one. It calls fail if a rescale fails while the job has input.
 func (s *Settings) rescaler(ctx context.Context, job *tasks.Job, fail func()) *rescaler {
 	ctx, stop := context.WithCancel(ctx)
-	r := &rescaler{stop: stop, over: make(chan struct{})}
+	r := &rescaler{stop: stop, over: make(chan struct{}), job: job}
 	begin := time.Now()
 	go func() {
 		defer close(r.over)
 		for i := range s.Rescales {
-			did, err := s.Rescales[i].do(ctx, job, begin)
+			did, err := s.Rescales[i].do(ctx, job, begin, r.all)
 			if err != nil {
 				r.err = err
 				fail()
@@ -181,17 +187,19 @@ func (s *Settings) rescaler(ctx context.Context, job *tasks.Job, fail func()) *r
 func (r *rescaler) end() ([]Rescaled, error) {
 	r.stop()
 	<-r.over
+	came(r.all, r.job.Status())
 	return r.all, r.err
 }
 
-// do waits for the moment and rescales.
-func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time) (*Rescaled, error) {
+// do waits for the moment and rescales. The state of the one before, the last of all, has come by then.
+func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time, all []Rescaled) (*Rescaled, error) {
 	out := &Rescaled{At: r.When(), Rescaled: tasks.Rescaled{Stage: r.Stage, To: r.Tasks}}
 	if !r.due(ctx, job, begin) {
 		out.NotDone = "the run had ended"
 		return out, nil
 	}
-	out.asked = time.Now()
+	out.asked, out.before = time.Now(), job.Status()
+	came(all, out.before)
 	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, Strategy: r.Strategy, Late: r.Late, ID: "--rescale"})
 	switch {
 	case err == nil:

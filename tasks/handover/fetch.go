@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 const (
@@ -33,6 +34,7 @@ type fetch struct {
 	job     string
 	name    release
 	poke    func()
+	moves   *status.Moves
 	frames  chan frame // closed at the end, behind err
 	err     error
 	cancel  context.CancelFunc
@@ -89,10 +91,13 @@ func (f *fetch) demand(group int, parts []int) {
 }
 
 // next returns what to ask for now.
-func (f *fetch) next() (of ask, ok bool) {
+func (f *fetch) next() (ask, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	of, _, ok = f.asks.next()
+	of, urgent, ok := f.asks.next()
+	if ok {
+		f.moves.Asked(urgent, len(of.parts))
+	}
 	return of, ok
 }
 
@@ -186,7 +191,7 @@ func (m *mover) ask(ctx context.Context, a *arrival) {
 	m.e.Reached(observe.RescaleAsking)
 	cfg := m.config()
 	a.fetch = &fetch{
-		peers: cfg.Peers, address: a.marker.Released.Served, job: cfg.Layout.Job, name: nameOf(a.marker), poke: m.poke,
+		peers: cfg.Peers, address: a.marker.Released.Served, job: cfg.Layout.Job, name: nameOf(a.marker), poke: m.poke, moves: m.e.Moves(),
 		parts: m.inParts(), come: map[int]*come{},
 	}
 	a.fetch.asks = newAsks(a.missing, a.fetch.parts)
@@ -230,8 +235,12 @@ func (m *mover) fetched(ctx context.Context) (did bool, err error) {
 // is an error; what else is wrong with a frame ends the fetch.
 func (m *mover) frame(ctx context.Context, a *arrival, fr *frame) error {
 	began := m.config().Clock()
-	defer func() { m.e.Moved(m.config().Clock().Sub(began)) }()
+	defer func() { m.e.Moves().Took(m.config().Clock().Sub(began)) }()
 	f := a.fetch
+	f.moves.Received(len(fr.Items))
+	for i := range fr.Parts {
+		f.moves.Received(len(fr.Parts[i].Items))
+	}
 	corrupt := func(format string, args ...any) error {
 		return m.unfetched(ctx, a, sharedlog.Errorf(sharedlog.KindCorrupt, format, args...))
 	}
@@ -255,7 +264,7 @@ func (m *mover) frame(ctx context.Context, a *arrival, fr *frame) error {
 		}
 		delete(f.come, fr.group)
 		m.e.Whole()
-		return m.has(a, []int{fr.group})
+		return m.has(a, []int{fr.group}, status.Fetched)
 	case copies.Whole:
 		if f.parts {
 			if f.come[fr.group] != nil {
@@ -274,7 +283,7 @@ func (m *mover) frame(ctx context.Context, a *arrival, fr *frame) error {
 		if err := m.e.Restored([]int{fr.group}); err != nil {
 			return err
 		}
-		return m.has(a, []int{fr.group})
+		return m.has(a, []int{fr.group}, status.Fetched)
 	case copies.None: // what is missing stays so until the fetch ends
 		if f.within || len(f.before) > 0 {
 			return corrupt("a copy ends with a refusal")

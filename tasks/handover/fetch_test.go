@@ -17,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // wire is one end of a stream in memory. As copies.Peers it is the other process.
@@ -93,7 +94,7 @@ func TestFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := newWire(t.Context())
 		pokes := 0
-		f := &fetch{peers: near, address: "far", job: "job", name: release{1, 2, 3, 4}, poke: func() { pokes++ }, asks: newAsks([]int{5, 6, 7, 8, 9}, false)}
+		f := &fetch{peers: near, address: "far", job: "job", name: release{1, 2, 3, 4}, moves: new(status.Moves), poke: func() { pokes++ }, asks: newAsks([]int{5, 6, 7, 8, 9}, false)}
 		f.first([]int{8, 7})
 		f.begin(t.Context())
 		require.Equal(t, []int{7, 8}, asked(t, far))
@@ -133,7 +134,7 @@ func TestFetch(t *testing.T) {
 			{"elsewhere", nil, "another process"},
 		} {
 			near, far := newWire(t.Context())
-			f := &fetch{peers: near, address: c.address, job: "job", poke: func() {}, asks: newAsks([]int{5}, false)}
+			f := &fetch{peers: near, address: c.address, job: "job", moves: new(status.Moves), poke: func() {}, asks: newAsks([]int{5}, false)}
 			require.NoError(t, far.Send(c.frame))
 			f.begin(t.Context())
 			_, ok := <-f.frames
@@ -142,14 +143,14 @@ func TestFetch(t *testing.T) {
 		}
 
 		why := errors.New("no such task")
-		f = &fetch{peers: ended{wire{}, why}, poke: func() {}, asks: newAsks([]int{5}, false)}
+		f = &fetch{peers: ended{wire{}, why}, moves: new(status.Moves), poke: func() {}, asks: newAsks([]int{5}, false)}
 		f.begin(t.Context())
 		_, ok = <-f.frames
 		require.False(t, ok)
 		require.Equal(t, why, f.err, "a request cannot be sent on a stream that has ended, and what comes says why")
 
 		near, _ = newWire(t.Context())
-		f = &fetch{peers: near, address: "far", job: "job", poke: func() {}, asks: newAsks([]int{5}, false)}
+		f = &fetch{peers: near, address: "far", job: "job", moves: new(status.Moves), poke: func() {}, asks: newAsks([]int{5}, false)}
 		began = time.Now()
 		f.begin(t.Context())
 		_, ok = <-f.frames
@@ -160,7 +161,7 @@ func TestFetch(t *testing.T) {
 		// The task ends: so does the fetch, whatever it waits for.
 		for sent := range framesAhead + 2 {
 			near, far := newWire(t.Context())
-			f := &fetch{peers: near, address: "far", job: "job", poke: func() {}, asks: newAsks([]int{5}, false)}
+			f := &fetch{peers: near, address: "far", job: "job", moves: new(status.Moves), poke: func() {}, asks: newAsks([]int{5}, false)}
 			for range sent {
 				require.NoError(t, far.Send(copies.Seal(copies.Begin(0))))
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
@@ -42,9 +43,10 @@ type mover struct {
 	sections envelope.Sections
 	marker   envelope.Marker
 	wanted   []int // the groups that a record waits for
-	// waiting is the record that waits, need has the parts of groups that it needs, and unasked those of the
+	// waiting is the record that waits, since this time, need has the parts of groups that it needs, and unasked those of the
 	// wanted groups that did not come part by part.
 	waiting sharedlog.LSN
+	since   time.Time
 	unasked []int
 	need    map[int][]int
 }
@@ -148,7 +150,11 @@ func (m *mover) await(ctx context.Context, place sharedlog.LSN) (err error) {
 
 // own tells the task what it owns, and whether records may have to wait.
 func (m *mover) own() error {
-	m.e.Wait(m.core.Blocked() || m.core.Holds())
+	wait := m.core.Blocked() || m.core.Holds()
+	if !wait {
+		m.waited()
+	}
+	m.e.Wait(wait)
 	return m.e.Own(m.core.Owned(nil), m.core.From)
 }
 

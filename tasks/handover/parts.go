@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/tasks/copies"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // This file has how the parts of key groups come to a task, which meanwhile processes the records whose keys' parts
@@ -90,10 +91,15 @@ func (m *mover) waitsForParts(e *sharedlog.Entry) (bool, error) {
 	if m.waiting == e.LSN && m.stillWaits() { // they have been asked for
 		return true, nil
 	}
-	m.waiting, m.wanted = 0, m.wanted[:0]
+	again := m.waiting == e.LSN
+	m.wanted = m.wanted[:0]
 	m.need = map[int][]int{}
 	if err := m.lacks(e, m.need); err != nil || len(m.wanted) == 0 && len(m.need) == 0 {
+		m.waited()
 		return false, err
+	}
+	if !again {
+		m.since = m.config().Clock()
 	}
 	m.waiting = e.LSN
 	groups := slices.Clone(m.wanted)
@@ -121,6 +127,14 @@ func (m *mover) waitsForParts(e *sharedlog.Entry) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// waited counts the record that waited, if there is one: it waits no more.
+func (m *mover) waited() {
+	if m.waiting > 0 {
+		m.waiting = 0
+		m.e.Moves().Waited(m.config().Clock().Sub(m.since))
+	}
 }
 
 // stillWaits reports whether something has not come that the record needs which waits; false: look again.
@@ -176,5 +190,5 @@ func (m *mover) again(ctx context.Context, a *arrival, groups []int) error {
 	if err := m.e.TakeAgain(ctx, groups, a.at, a.marker.Snapshot > 0); err != nil {
 		return err
 	}
-	return m.has(a, groups)
+	return m.has(a, groups, status.Restored)
 }

@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // arrival is what a task takes over by one release: key groups that it owns from its next marker on.
@@ -108,6 +109,7 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 	}
 	m.e.Reached(observe.RescaleTaking)
 	began := m.config().Clock()
+	by := status.Given
 	state, err := m.h.states.take(ctx, m.e.Stopping(), nameOf(a.marker), groups)
 	switch {
 	case err != nil:
@@ -119,17 +121,19 @@ func (m *mover) take(ctx context.Context) (bool, error) {
 		m.ask(ctx, a)
 		return true, nil
 	default:
+		by = status.Restored
 		err = m.e.Take(ctx, groups, a.at, a.marker.Snapshot > 0)
 	}
 	if err != nil {
 		return false, fmt.Errorf("take over key groups %v of task %d: %w", groups, a.giver, err)
 	}
-	m.e.Moved(m.config().Clock().Sub(began))
-	return true, m.has(a, groups)
+	m.e.Moves().Took(m.config().Clock().Sub(began))
+	return true, m.has(a, groups, by)
 }
 
-// has is called when the task has the state of some key groups of a release.
-func (m *mover) has(a *arrival, groups []int) error {
+// has is called when the task has the state of some key groups of a release, and says how it came.
+func (m *mover) has(a *arrival, groups []int, by status.Way) error {
+	m.e.Moves().Came(by, len(groups))
 	m.core.Arrived(groups)
 	m.e.Read(groups)
 	a.missing = slices.DeleteFunc(a.missing, func(g int) bool { return slices.Contains(groups, g) })

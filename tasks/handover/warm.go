@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // catchUp is how long a standby may take to come to the place of a release.
@@ -53,9 +54,9 @@ func (m *mover) copied() (did bool, err error) {
 			if err := m.e.Attach(state); err != nil {
 				return did, fmt.Errorf("take over the copies of key groups %v of task %d: %w", groups, a.giver, err)
 			}
-			m.e.Moved(m.config().Clock().Sub(began))
+			m.e.Moves().Took(m.config().Clock().Sub(began))
 			m.e.Reached(observe.RescaleWarm)
-			if err := m.has(a, groups); err != nil {
+			if err := m.has(a, groups, status.Copied); err != nil {
 				return did, err
 			}
 		default:

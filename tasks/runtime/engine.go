@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/status"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -129,8 +130,8 @@ func (e *Engine) Apply(group int, changes []byte) error {
 // concurrent use.
 func (e *Engine) Reached(s observe.Step) { e.t.reached(s) }
 
-// Moved adds to the time in which the task was getting the state of key groups.
-func (e *Engine) Moved(d time.Duration) { e.t.status.Moving.Add(int64(d)) }
+// Moves counts how the state of key groups comes to the task. Safe for concurrent use.
+func (e *Engine) Moves() *status.Moves { return &e.t.status.Moves }
 
 // Now returns the time at which the task last looked at the clock.
 func (e *Engine) Now() time.Time { return e.t.times.now }

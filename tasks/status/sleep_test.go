@@ -36,7 +36,7 @@ func TestSlept(t *testing.T) {
 	require.Equal(t, 25.0, slept())
 	waited := s.Read("stage", 0)
 	require.Equal(t, 5.0, waited.WaitingMS)
-	s.Moving.Add(2e6)
+	s.Moves.Took(2 * time.Millisecond)
 	waited = s.Read("stage", 0)
 	require.Equal(t, 2.0, waited.MovingMS)
 	s.Load[1].Add(7)

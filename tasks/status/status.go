@@ -42,8 +42,8 @@ type Status struct {
 	Fenced, LoadedAt, Restored, FirstResult, FirstCaughtUp atomic.Int64
 	Loaded                                                 atomic.Uint64
 	Newest                                                 atomic.Pointer[SnapshotAt] // the newest snapshot that this instance has made
-	// Moving and Waiting are the times of MovingMS and WaitingMS, in ns.
-	Moving, Waiting atomic.Int64
+	Waiting                                                atomic.Int64               // WaitingMS in ns
+	Moves                                                  Moves
 	// Load counts the items of each key group that the task has processed. The slice does not change.
 	Load []atomic.Uint64
 	// Sent is by output stream. The slice does not change behind the first Read.
@@ -102,6 +102,8 @@ type Snapshot struct {
 	// WaitingMS for how long it had nothing else to do than to wait for one, of which it had items.
 	MovingMS  float64 `json:"moving_ms,omitempty"`
 	WaitingMS float64 `json:"waiting_ms,omitempty"`
+	// Moved says how their state came; nil: none did.
+	Moved *Moved `json:"moved,omitempty"`
 	// Through is where the task stands: it has processed all its input below; 0 as Position.
 	Through sharedlog.LSN `json:"through"`
 	// Load is the number of items of each key group that this instance has processed; nil at a source.
@@ -169,8 +171,8 @@ func New(clock func() time.Time, groups int) *Status {
 func (s *Status) Began() {
 	s.began = s.clock()
 	s.sleep.begin()
-	s.Moving.Store(0)
 	s.Waiting.Store(0)
+	s.Moves.begin()
 	s.Through.Store(0)
 	for g := range s.Load {
 		s.Load[g].Store(0)
@@ -223,7 +225,8 @@ func (s *Status) Read(stage string, task int) Snapshot {
 	r.LastSkipped = s.why
 	at := s.reading(s.clock())
 	r.SleptMS = s.sleep.read(at.at)
-	r.MovingMS, r.WaitingMS = float64(s.Moving.Load())/1e6, float64(s.Waiting.Load())/1e6
+	r.WaitingMS = float64(s.Waiting.Load()) / 1e6
+	r.Moved, r.MovingMS = s.Moves.read()
 	r.InPerSecond, r.OutPerSecond = s.rates.perSecond(at)
 	s.rates.add(at)
 	if s.snaps != (Snapshots{}) {
