@@ -1,10 +1,10 @@
 package tasks
 
 import (
-	"slices"
 	"strconv"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/tasks/progress"
 )
 
 // Format is the version of jobs on workers: of the messages between tasks, managers and workers, and
@@ -14,18 +14,32 @@ import (
 //	1  ownership of key groups is that of the job's first plan
 //	2  the stages of the job can be rescaled
 //	3  keys of a stage have clocks of their own
+//	4  the stages that read a source can be rescaled
 //
 // It is a variable so that a test can build a program of another format.
-var Format = "3"
+var Format = "4"
 
 // formatOf returns the format in which a program describes a job: the earliest one that has all that the
-// job uses, so that older processes run those jobs that they know (docs/adr/0059).
-func formatOf(p *exec.Plan) string {
-	if Format == "3" && !slices.ContainsFunc(p.Stages, func(s exec.StageSpec) bool { return s.Grain != nil }) {
-		return "2"
+// job uses, or may use at any moment, so that older processes run those jobs that they know (docs/adr/0059).
+func formatOf(p *exec.Plan, protocol progress.Protocol) string {
+	of := "2"
+	for i := range p.Stages {
+		switch s := &p.Stages[i]; {
+		case s.Partitions > 1 && protocol.Capabilities().Rescales:
+			of = partitioned
+		case s.Grain != nil && of == "2":
+			of = "3"
+		}
 	}
-	return Format
+	if !RunsFormat(Format, of) {
+		return Format
+	}
+	return of
 }
+
+// partitioned is the earliest format of jobs in which partitions of a source move: the tasks of an older
+// program would not release them.
+const partitioned = "4"
 
 // RunsFormat reports whether a program of one format runs jobs that were described in another one.
 // It runs those of its own format and of earlier ones, so that the processes of a cluster can be

@@ -50,9 +50,9 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, job.Wait())
 
-	spec.Format = "4"
+	spec.Format = "5"
 	_, err = tasks.Register(t.Context(), log, spec)
-	require.EqualError(t, err, `job "simple" was described in format 4, this program uses 3: use programs of one release`)
+	require.EqualError(t, err, `job "simple" was described in format 5, this program uses 4: use programs of one release`)
 }
 
 // A job whose keys have clocks is described in format 3, all others in format 2. A job that is started
@@ -85,5 +85,25 @@ func TestFormatOfGrains(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
+	}
+}
+
+// A job that reads several partitions is described in format 4, because they may move at any moment: unless they
+// cannot.
+func TestFormatOfPartitions(t *testing.T) {
+	none := []optest.Timed[int64]{}
+	for _, c := range []struct {
+		protocol string
+		parts    [][]optest.Timed[int64]
+		format   string
+	}{
+		{"fused", [][]optest.Timed[int64]{none}, "2"},
+		{"fused", [][]optest.Timed[int64]{none, none}, "4"},
+		{"marker", [][]optest.Timed[int64]{none, none}, "4"},
+		{"txn", [][]optest.Timed[int64]{none, none}, "2"},
+	} {
+		spec, err := tasks.Describe(counts(t, "any", optest.Items(0, c.parts...)), tasks.Options{Parallelism: 1, Protocol: c.protocol, Logger: quiet})
+		require.NoError(t, err)
+		require.Equal(t, c.format, spec.Format, "%s, %d partitions", c.protocol, len(c.parts))
 	}
 }

@@ -62,7 +62,7 @@ func (l *link) Open(ctx context.Context, address, job string) (copies.Stream, er
 	}
 	l.f.wait.Go(func() {
 		defer cancel()
-		_ = l.f.executors[i].Config().Handover.Serve(pipe{ctx, there, back, nil, nil}) // the end of the stream is its error
+		_ = l.f.executors[i].Load().Config().Handover.Serve(pipe{ctx, there, back, nil, nil}) // the end of the stream is its error
 	})
 	return pipe{ctx, back, there, l.receive, l.send}, nil
 }

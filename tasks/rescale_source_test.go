@@ -24,15 +24,16 @@ import (
 )
 
 // skewed is a source whose partitions have their items at different rates, so that its tasks are at
-// different event times. Until it is open, each has a few of them in a millisecond.
+// different event times. Until it is open, each has few of them in a millisecond.
 type skewed struct {
 	operators.Source[int64]
 	open *atomic.Bool
+	few  int
 }
 
 func (s skewed) Open(p int) (operators.Partition[int64], error) {
 	part, err := s.Source.Open(p)
-	return &skewedPartition{Partition: part, most: 40 + 10*(p%3), open: s.open}, err
+	return &skewedPartition{Partition: part, most: s.few + s.few*(p%3)/4, open: s.open}, err
 }
 
 type skewedPartition struct {
@@ -57,7 +58,7 @@ func (p *skewedPartition) Read(b *operators.Batch[int64], most int, now int64) (
 }
 
 // ahead counts each key of each partition per 100 ms in the stage of the source, so that this has state.
-func ahead(t *testing.T, w *world, parts int, file string, open *atomic.Bool) *operators.Plan {
+func ahead(t *testing.T, w *world, parts int, file string, open *atomic.Bool, few int) *operators.Plan {
 	t.Helper()
 	counts := map[[2]int64]int{}
 	for p := range w.parts {
@@ -72,7 +73,7 @@ func ahead(t *testing.T, w *world, parts int, file string, open *atomic.Bool) *o
 		w.want = append(w.want, fmt.Sprintf("%d %d %d", (k[0]-10)*100, k[1], c))
 	}
 	slices.Sort(w.want)
-	return aheadPlan(t, skewed{optest.Items(delay, w.parts...), open}, parts, file)
+	return aheadPlan(t, skewed{optest.Items(delay, w.parts...), open, few}, parts, file)
 }
 
 func aheadPlan(t *testing.T, src operators.Source[int64], parts int, file string) *operators.Plan {
@@ -101,9 +102,9 @@ func TestSourceRescaledOverCrashes(t *testing.T) {
 				w := newWorld(seed, 60_000, parts)
 				file := filepath.Join(t.TempDir(), "out")
 				open := new(atomic.Bool)
-				plan := counts(t, file, skewed{optest.Items(delay, w.parts...), open})
+				plan := counts(t, file, skewed{optest.Items(delay, w.parts...), open, 40})
 				if seed%4 >= 2 {
-					plan = ahead(t, &w, parts, file, open)
+					plan = ahead(t, &w, parts, file, open, 40)
 				}
 				log := mem.New(mem.Options{})
 				o := tasks.Options{

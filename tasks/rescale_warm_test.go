@@ -83,14 +83,14 @@ func (l *changesRead) read(below sharedlog.LSN) (some, again int) {
 
 // standby keeps a warm copy of a task in the process in which it does not run.
 func (f *fleet) standby(ctx context.Context, stage, task int) {
-	f.wait.Go(func() { _ = f.executors[(stage+task+1)%2].Standby(ctx, stage, task) }) // it ends with ctx, or is taken over
+	f.wait.Go(func() { _ = f.executors[(stage+task+1)%2].Load().Standby(ctx, stage, task) }) // it ends with ctx, or is taken over
 }
 
 // changes returns how many records the change logs of a task of by-key have below the tail.
 func (f *fleet) changes(t *testing.T, task int) (n int, tail sharedlog.LSN) {
 	tail, err := f.log.Tail(t.Context())
 	require.NoError(t, err)
-	l := f.executors[0].Layout()
+	l := f.executors[0].Load().Layout()
 	o := sharedlog.ReaderOptions{From: sharedlog.First, Until: tail, BelowFloor: true}
 	for _, g := range l.Owned(byKey, task) {
 		o.Tags = append(o.Tags, l.Stages[byKey].Changes[g])
@@ -111,9 +111,9 @@ func (f *fleet) changes(t *testing.T, task int) (n int, tail sharedlog.LSN) {
 // crossed returns owners of the groups of by-key: two of those of each of its two tasks go to a newcomer in
 // the other process.
 func (f *fleet) crossed() (owners []int) {
-	owners = slices.Clone(f.executors[0].Layout().Stages[byKey].Owner)
+	owners = slices.Clone(f.executors[0].Load().Layout().Stages[byKey].Owner)
 	for task := range 2 {
-		for _, g := range f.executors[0].Layout().Owned(byKey, task)[:2] {
+		for _, g := range f.executors[0].Load().Layout().Owned(byKey, task)[:2] {
 			owners[g] = 3 - task
 		}
 	}
@@ -189,7 +189,7 @@ func TestStandbysCopiesOverFaults(t *testing.T) {
 			})
 			life, end := context.WithCancel(context.Background())
 			defer end()
-			f.wait.Go(func() { _ = f.executors[0].Config().Handover.Follow(life) }) // ends with life
+			f.wait.Go(func() { _ = f.executors[0].Load().Config().Handover.Follow(life) }) // ends with life
 			const most = 6
 			var stop [most]context.CancelFunc
 			begin := func(task int) {
@@ -222,7 +222,7 @@ func TestStandbysCopiesOverFaults(t *testing.T) {
 					if task := rng.IntN(most); rng.IntN(2) == 0 {
 						stop[task]()
 						begin(task)
-					} else if task < f.executors[0].Layout().Stages[byKey].Tasks {
+					} else if task < f.executors[0].Load().Layout().Stages[byKey].Tasks {
 						f.replace(byKey, task, rng.IntN(2) == 0)
 					}
 					faults++
@@ -262,7 +262,7 @@ func (f *fleet) replace(stage, task int, kill bool) {
 		before.Kill()
 		<-before.Done()
 	}
-	e := f.executors[(stage+task)%2]
+	e := f.executors[(stage+task)%2].Load()
 	h, err := e.Prepare(stage, task, tasks.Attempt{}, false)
 	if err != nil {
 		f.t.Error(err)

@@ -47,8 +47,9 @@ func (s *Spec) Present(ctx context.Context, log sharedlog.Log, id string) (*layo
 // CheckRescale returns why a request to move key groups of the job cannot be carried out, and what to
 // do instead.
 func (s *Spec) CheckRescale(r Rescale) error {
+	older := fmt.Errorf("the job was described by an older program, of format %s, and its tasks may run on older workers; stop it, replace those, and submit it again", s.Format)
 	if s.Format == fixed {
-		return fmt.Errorf("the job was described by an older program, of format %s, and its tasks may run on older workers; stop it, replace those, and submit it again", s.Format)
+		return older
 	}
 	l, err := s.layout(s.Plan, s.Name)
 	if err != nil {
@@ -58,7 +59,23 @@ func (s *Spec) CheckRescale(r Rescale) error {
 	if err != nil {
 		return err
 	}
-	return checkRescale(&runtime.Config{Layout: l, Protocol: p}, r)
+	if err := checkRescale(&runtime.Config{Layout: l, Protocol: p}, r); err != nil {
+		return err
+	}
+	if s.Partitions(r.Stage) > 1 && !RunsFormat(s.Format, partitioned) {
+		return fmt.Errorf("stage %s reads a source: %w", r.Stage, older)
+	}
+	return nil
+}
+
+// Partitions returns how many partitions of a source a stage reads, 0: it reads none.
+func (s *Spec) Partitions(stage string) int {
+	for i := range s.Plan.Stages {
+		if st := &s.Plan.Stages[i]; st.Name == stage {
+			return st.Partitions
+		}
+	}
+	return 0
 }
 
 // NewestPlan returns how many tasks each stage of the job with this id has as of the newest plan in

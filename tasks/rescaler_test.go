@@ -28,7 +28,9 @@ type fleet struct {
 	log       sharedlog.Log
 	spec      *tasks.Spec
 	id        string
-	executors [2]*tasks.Executor
+	join      func(i int) *tasks.Executor
+	executors [2]atomic.Pointer[tasks.Executor]
+	life      context.Context // of what runs beside the tasks
 	changed   chan struct{}
 	wait      sync.WaitGroup
 
@@ -74,8 +76,8 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 	require.NoError(t, err)
 	f.id, err = tasks.Register(t.Context(), f.log, f.spec)
 	require.NoError(t, err)
-	for i := range f.executors {
-		log := f.log
+	f.join = func(i int) *tasks.Executor {
+		log, o := f.log, o
 		if connect != nil {
 			l := &link{f: f, me: i}
 			connect(l)
@@ -87,15 +89,20 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 				o.Checkpoints, o.SnapshotInterval = l.store, time.Millisecond
 			}
 		}
-		f.executors[i], err = tasks.Join(t.Context(), log, f.spec, f.id, plan, o)
+		e, err := tasks.Join(context.Background(), log, f.spec, f.id, plan, o)
 		require.NoError(t, err)
+		return e
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	for i := range f.executors {
+		f.executors[i].Store(f.join(i))
+	}
+	var cancel context.CancelFunc
+	f.life, cancel = context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
 		f.wait.Wait()
 	})
-	f.wait.Go(func() { _ = f.executors[1].Config().Handover.Follow(ctx) }) // ends with ctx
+	f.follow(1)
 	n, err := f.spec.Tasks()
 	require.NoError(t, err)
 	for s := range n {
@@ -105,6 +112,38 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 		}
 	}
 	return f
+}
+
+// follow lets an executor follow the plans.
+func (f *fleet) follow(i int) {
+	e := f.executors[i].Load()
+	f.wait.Go(func() { _ = e.Config().Handover.Follow(f.life) }) // ends with it
+}
+
+// crash ends a process, and another one takes its place, which follows the plans.
+func (f *fleet) crash(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var again [][2]int
+	for k, h := range f.tasks {
+		if (k[0]+k[1])%2 == i && !over(h) {
+			h.Kill()
+			again = append(again, k)
+		}
+	}
+	for _, k := range again {
+		<-f.tasks[k].Done()
+	}
+	f.executors[i].Store(f.join(i))
+	f.follow(i)
+	for _, k := range again {
+		h := f.tasks[k]
+		if h.Err() == nil || f.retired[k] {
+			continue
+		}
+		_, err := f.start(k, h.Newcomer())
+		require.NoError(f.t, err)
+	}
 }
 
 // keys returns how many keys of state a stage has, as of its tasks' last commits.
@@ -143,7 +182,7 @@ func (f *fleet) start(k [2]int, newcomer bool) (bool, error) {
 	if h := f.tasks[k]; h != nil && !over(h) {
 		return false, nil
 	}
-	e := f.executors[(stage+task)%2]
+	e := f.executors[(stage+task)%2].Load()
 	h, err := e.Prepare(stage, task, tasks.Attempt{}, newcomer)
 	if err != nil {
 		return false, err
@@ -190,10 +229,17 @@ func (f *fleet) end() {
 		select {
 		case <-h.Done():
 		case <-time.After(time.Minute):
+			for k, h := range f.tasks {
+				if !over(h) {
+					f.t.Logf("task %v runs: %+v", k, h.Status())
+				} else if h.Err() != nil && !f.retired[k] {
+					f.t.Errorf("task %v: %v", k, h.Err())
+				}
+			}
 			f.t.Fatalf("task %v does not end", k)
 		}
 		if !f.retired[k] {
-			require.NoError(f.t, h.Err())
+			require.NoError(f.t, h.Err(), "task %v", k)
 		}
 	}
 }
@@ -266,7 +312,7 @@ func TestRescaledInOtherProcesses(t *testing.T) {
 				require.NoError(t, f.drive(t.Context(), nil, func(p *rescale.Progress) { last = p }))
 				require.Equal(t, stay, last.Tasks)
 				require.Empty(t, last.String(), "nothing is under way")
-				require.Eventually(t, func() bool { return f.executors[1].Layout().Stages[byKey].Tasks == n }, time.Minute, time.Millisecond, "its process knows the plan")
+				require.Eventually(t, func() bool { return f.executors[1].Load().Layout().Stages[byKey].Tasks == n }, time.Minute, time.Millisecond, "its process knows the plan")
 			}
 			g.open.Store(true)
 			f.end()
@@ -326,7 +372,7 @@ func TestRequestsInOtherProcesses(t *testing.T) {
 
 // A request that a job's settings do not allow is refused without the job.
 func TestCheckRescale(t *testing.T) {
-	plan := counts(t, "any", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}))
+	plan := counts(t, "any", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}, []optest.Timed[int64]{}))
 	for _, c := range []struct {
 		protocol, format string
 		r                tasks.Rescale
@@ -336,7 +382,11 @@ func TestCheckRescale(t *testing.T) {
 		{"marker", "", tasks.Rescale{Stage: "spread", Tasks: 1, Strategy: "hash"}, ""},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Cancel: true}, ""},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Tasks: 9}, "8 key groups: at most 8"},
-		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 1}, "it reads a source, whose partitions move only in a job of one process"},
+		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 2}, ""},
+		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 3}, "stage keys reads 2 partitions: at most 2 tasks"},
+		{"fused", "", tasks.Rescale{Stage: "keys", Tasks: 1, Mode: "restart"}, "use another mode"},
+		{"fused", "3", tasks.Rescale{Stage: "keys", Tasks: 1}, "stage keys reads a source: the job was described by an older program, of format 3"},
+		{"fused", "3", tasks.Rescale{Stage: "by-key", Tasks: 1}, ""},
 		{"fused", "", tasks.Rescale{Stage: "nothing", Tasks: 1}, "no stage"},
 		{"fused", "", tasks.Rescale{Stage: "by-key", Tasks: 2, Owners: []int{0, 0, 0, 0, 0, 0, 0, 0}}, "task 1 owns no key group"},
 		{"txn", "", tasks.Rescale{Stage: "by-key", Tasks: 2}, "use fused or marker"},

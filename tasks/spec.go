@@ -66,12 +66,12 @@ type Spec struct {
 // Describe returns a job as data. If workers are to run it, the caller fills in Program, Args and
 // Labels.
 func Describe(plan *exec.Plan, o Options) (*Spec, error) {
-	o, _, err := o.withDefaults(plan.Name)
+	o, protocol, err := o.withDefaults(plan.Name)
 	if err != nil {
 		return nil, err
 	}
 	s := &Spec{
-		Name: o.Name, Format: formatOf(plan), Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
+		Name: o.Name, Format: formatOf(plan, protocol), Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
 		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, DropState: o.DropState, Settings: o.Settings,
 	}

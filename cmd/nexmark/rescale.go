@@ -26,7 +26,7 @@ func (e *engine) rescaleFlag(f *pflag.FlagSet) {
 	f.Var((*rescales)(&e.Rescales), "rescale", `give a stage another number of tasks while the job runs: WHEN:STAGE=TASKS, as in 10s:counts=4,20s:counts=1.
 WHEN is the time since the job was started here (10s; the warm-up counts), or how many events it has read (500000).
 STAGE may be left out (10s=4): the first with the most key groups that is neither source nor sink. none: no rescale.
-A stage that reads a source of several --partitions is rescaled by partition if it is named, in this process.
+A stage that reads a source of several --partitions is rescaled by partition, if it is named.
 They are done one after the other, in the order given. Key groups move between running tasks, the rows stay the same.
 One that is not reached before the job ends is reported, and is no error. Not with --submit, or the protocols
 txn, aligned, aligned-early and unsafe`)

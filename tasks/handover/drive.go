@@ -37,7 +37,7 @@ func (h *Handover) Drive(ctx, life context.Context, j rescale.Tasks, asked []res
 // say.
 func Check(cfg *runtime.Config, r rescale.Request) error {
 	h := &Handover{cfg: cfg}
-	s, err := h.onWorkers(&r)
+	s, err := h.of(&r)
 	if err == nil {
 		var mode *rescale.Mode
 		if mode, err = rescale.ModeOf(r.Mode); err == nil && mode.Restarts {
@@ -70,7 +70,7 @@ type moving struct {
 
 // ask makes a request the goal of its stage, or refuses it.
 func (d *drive) ask(i int, r *rescale.Request) {
-	s, err := d.c.h.onWorkers(r)
+	s, err := d.c.h.of(r)
 	var result *rescale.Result
 	if err == nil {
 		result, err = d.c.ask(s, r)

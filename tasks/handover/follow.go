@@ -11,8 +11,9 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Follow implements runtime.Handover. A task learns of a plan by its input, too, later if it is
-// behind: what Follow makes earlier is an early release, and how producers pack their records.
+// Follow implements runtime.Handover. A task that reads no source learns of a plan by its input, too, later if
+// it is behind: what Follow makes earlier is an early release, and how producers pack their records. One that
+// reads a source learns of plans by Follow only. It begins with the newest: by an older one no task has anything to do.
 func (h *Handover) Follow(ctx context.Context) (err error) {
 	job := h.cfg.Layout.Job
 	tail, err := h.cfg.Log.Tail(ctx)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
@@ -404,6 +406,11 @@ func (m *mover) enter(s *rescale.Start) error {
 func (m *mover) start(ctx context.Context, giver int, at sharedlog.LSN) error {
 	cfg := m.config()
 	last, lsn, err := records.LastMarker(ctx, cfg.Log, cfg.Layout.Job, m.name(), giver, at)
+	if errors.Is(err, sharedlog.ErrTrimmed) {
+		if did, failed := m.ended(ctx, giver); did || failed != nil {
+			return failed
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -413,10 +420,47 @@ func (m *mover) start(ctx context.Context, giver int, at sharedlog.LSN) error {
 	return m.saw(ctx, giver, last, lsn)
 }
 
+// ended continues behind the last marker of a task that it follows, and reports whether there is one: the task had ended
+// before it knew of the plan, so the step is done, and the task's log is trimmed, although this task has not seen it.
+func (m *mover) ended(ctx context.Context, giver int) (bool, error) {
+	cfg := m.config()
+	tail, err := cfg.Log.Tail(ctx)
+	if err != nil {
+		return false, err
+	}
+	last, at, err := records.LastMarker(ctx, cfg.Log, cfg.Layout.Job, m.name(), giver, tail)
+	if err != nil || last == nil || !last.Ended || last.Left {
+		return false, err
+	}
+	if err := m.givers.add(cfg.Log, tags.Task(cfg.Layout.Job, m.name(), giver), giver, at+1); err != nil {
+		return false, err
+	}
+	return true, m.saw(ctx, giver, last, at)
+}
+
+// trimmed handles that records are trimmed that the task would follow; why is the error.
+func (m *mover) trimmed(ctx context.Context, why error) error {
+	some := false
+	for _, giver := range slices.Sorted(maps.Keys(m.givers.from)) {
+		did, err := m.ended(ctx, giver)
+		if err != nil {
+			return err
+		}
+		some = some || did
+	}
+	if !some {
+		return why
+	}
+	return nil
+}
+
 // follow handles the givers' new markers, and reports whether there were any.
 func (m *mover) follow(ctx context.Context) (did bool, err error) {
 	for {
 		giver, mark, at, err := m.givers.next()
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			return true, m.trimmed(ctx, err)
+		}
 		if err != nil || mark == nil {
 			return did, err
 		}

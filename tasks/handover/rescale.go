@@ -64,15 +64,6 @@ func (h *Handover) stage(name string) int {
 // source reports whether a stage reads a source.
 func (h *Handover) source(s int) bool { return h.cfg.Layout.Plan.Stages[s].Partitions > 0 }
 
-// onWorkers returns the stage of a request of a job on workers, or why it cannot be rescaled so.
-func (h *Handover) onWorkers(r *rescale.Request) (int, error) {
-	s, err := h.of(r)
-	if err == nil && h.source(s) {
-		err = fmt.Errorf("stage %s cannot be rescaled: %w", r.Stage, rescale.ErrSourceWorkers)
-	}
-	return s, err
-}
-
 // Check implements runtime.Handover.
 func (h *Handover) Check(stage string, tasks int) error {
 	s := h.stage(stage)
@@ -369,7 +360,7 @@ func (c *controller) members(s int) int {
 		}
 	}
 	if g := c.core.Goal(s); g != nil {
-		n = max(n, c.present.Stages[s].Tasks)
+		n = max(n, c.present.Stages[s].Tasks, g.Tasks)
 	}
 	return n
 }

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // Autoscale asks the manager to keep the number of tasks of a stage of a job on workers between two
@@ -40,6 +41,9 @@ func CheckAutoscale(spec *tasks.Spec, a tasks.Autoscale) error {
 	}
 	if a.Min > a.Max {
 		return fmt.Errorf("from %d to %d tasks: the first is at most the second", a.Min, a.Max)
+	}
+	if spec.Partitions(a.Stage) > 0 {
+		return rescale.OnlyOnRequest(a.Stage)
 	}
 	for _, n := range []int{a.Min, a.Max} {
 		if err := spec.CheckRescale(tasks.Rescale{Stage: a.Stage, Tasks: n}); err != nil {

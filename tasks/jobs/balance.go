@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // Balance asks the manager to distribute the key groups of a stage of a job on workers over its tasks, as
@@ -30,6 +31,9 @@ func allowed(v *meta.View, name string, b *tasks.Balance) error {
 		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
 	}
 	err := b.Check()
+	if err == nil && job.Spec.Partitions(b.Stage) > 0 {
+		err = rescale.OnlyOnRequest(b.Stage)
+	}
 	if err == nil {
 		err = job.Spec.CheckRescale(tasks.Rescale{Stage: b.Stage, Tasks: 1})
 	}

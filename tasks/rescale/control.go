@@ -33,7 +33,7 @@ type Control struct {
 // Facts is what Control decides from.
 type Facts struct {
 	// Marks are the newest markers of the tasks, by stage: of all tasks that the stage has, or had and
-	// that have not left. nil: the task has none.
+	// that have not left, or gets by its goal. nil: the task has none.
 	Marks [][]*Marker
 	// Runs reports whether a task runs somewhere: an instance has replaced its predecessors, and if
 	// it is a newcomer, it waits for the plan that gives it groups.
@@ -121,7 +121,7 @@ func (c *Control) Next(f *Facts) Decision {
 			continue
 		}
 		marks := f.Marks[s][:min(p.Tasks, len(f.Marks[s]))]
-		if slices.ContainsFunc(marks, func(m *Marker) bool { return m != nil && m.Ended }) {
+		if slices.ContainsFunc(f.Marks[s], func(m *Marker) bool { return m != nil && m.Ended && !m.Left }) {
 			d.Ended = append(d.Ended, s)
 			goals[s], c.goals[s] = nil, nil
 			if c.noted[s] != nil { // as if it had been cancelled

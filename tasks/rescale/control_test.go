@@ -88,6 +88,23 @@ func TestGoalOfAnEndedStage(t *testing.T) {
 	require.Equal(t, []*Goal{nil, nil}, d.Goals)
 }
 
+// A task of a stage that reads a source may have ended with what it was to give, and is none of the stage any more. Its
+// number is not free: the goal is given up.
+func TestGoalOfAStageThatHasEndedInPart(t *testing.T) {
+	plans := []Plan{{Number: 2, LSN: 9, Tasks: 1, Owners: []int{0, 0}, Moves: []Move{{From: 1, To: 0, Groups: []int{1}}}, Source: true}}
+	f := &Facts{Marks: [][]*Marker{{
+		{LSN: 20, Owned: []int{0}, Plan: 2},
+		{LSN: 15, Owned: []int{1}, Plan: 1, Ended: true},
+	}}, Runs: func(int, int) bool { return false }}
+	c := NewControl([]string{"a"}, plans, []*Goal{{Tasks: 2, Owners: []int{0, 1}}})
+	require.Equal(t, []int{0}, c.Next(f).Ended)
+	require.Nil(t, c.Goal(0))
+
+	f.Marks[0] = []*Marker{{LSN: 22, Owned: []int{0, 1}, Plan: 2}, {LSN: 21, Plan: 2, Ended: true, Left: true}}
+	c = NewControl([]string{"a"}, plans, []*Goal{{Tasks: 2, Owners: []int{0, 1}}})
+	require.Equal(t, [][]int{{1}}, c.Next(f).Start, "it has left: it may enter again")
+}
+
 // A group that ends with its giver keeps the step open until the receiver is behind the plan: it looks
 // for the giver's markers when it gets there.
 func TestStepOfAnEndedGiver(t *testing.T) {

@@ -5,11 +5,8 @@ import (
 	"fmt"
 )
 
-// Why a stage that reads a source is not rescaled so.
-var (
-	ErrSourceRestart = errors.New("it reads a source, whose tasks wait for each other: mode " + ModeRestart + " would not end; use another mode")
-	ErrSourceWorkers = errors.New("it reads a source, whose partitions move only in a job of one process; rescale a stage behind it, or stop the job with a savepoint and submit it again from that with another parallelism")
-)
+// ErrSourceRestart refuses a mode for a stage that reads a source.
+var ErrSourceRestart = errors.New("it reads a source, whose tasks wait for each other: mode " + ModeRestart + " would not end; use another mode")
 
 // OnlyOnRequest refuses to let a policy rescale a stage that reads a source.
 func OnlyOnRequest(stage string) error {

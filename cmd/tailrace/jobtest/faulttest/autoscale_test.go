@@ -16,8 +16,8 @@ var _ = Describe("a stage on workers is autoscaled", func() {
 })
 
 func autoscaled(times int) {
-	w, j := rescales("fused", 200_000*times)
-	w.Tailrace("job", "rescale", j.Name, "--stage", stage, "--auto", "3..4")
+	w, j := rescales(keyed, "fused", 200_000*times)
+	w.Tailrace("job", "rescale", j.Name, "--stage", keyed.stage, "--auto", "3..4")
 	described := func(text string) {
 		Eventually(func() string {
 			w.MustRun(j)
@@ -32,9 +32,9 @@ func autoscaled(times int) {
 	// There is a decision as soon as there are two readings of all tasks.
 	described(`autoscale sellers 3\.\.4: 3 tasks, (no decision for [0-9]+ s|too few samples|load [0-9.]+)`)
 	w.Restart(v.Manager.Name)
-	w.Tailrace("job", "rescale", j.Name, "--stage", stage, "--auto", "1..1")
+	w.Tailrace("job", "rescale", j.Name, "--stage", keyed.stage, "--auto", "1..1")
 	described(`autoscale sellers 1\.\.1: 1 tasks, .*; 3 → 1 at [0-9:]+: at most 1 tasks are wanted`)
-	w.Tailrace("job", "rescale", j.Name, "--stage", stage, "--auto", "off")
+	w.Tailrace("job", "rescale", j.Name, "--stage", keyed.stage, "--auto", "off")
 	Eventually(func() string { return w.Tailrace("job", "describe", j.Name) }, world.Patience, 50*time.Millisecond).ShouldNot(ContainSubstring("autoscale"))
 	w.Finish(j)
 	j.Right()

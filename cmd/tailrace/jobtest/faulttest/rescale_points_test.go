@@ -28,6 +28,12 @@ import (
 var points = append(slices.Concat(walk.OfCopies(), walk.OfStandbys()), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
 	walk.At(observe.RescaleTaking), walk.At(observe.RescaleTaken))
 
+// sourcesPoints are those of them that a rescale by partitions comes to, of a stage without state.
+var sourcesPoints = []crash.Point{
+	walk.At(observe.RescaleAsking), walk.At(observe.RescaleSilent), walk.At(observe.RescaleReleasing), walk.At(observe.RescaleReleased),
+	walk.At(observe.RescaleTaking), walk.At(observe.RescaleTaken),
+}
+
 // managersPoints are the points that the leading manager comes to.
 var managersPoints = []crash.Point{walk.At(observe.RescalePlanning), walk.At(observe.RescalePlanned), walk.At(observe.RescaleSettled)}
 
@@ -69,7 +75,7 @@ func runManager(ctx context.Context, args []string) error {
 
 // managerKilledAt rescales a job, and the manager that leads dies when it comes to a point of that. Another
 // one resumes: the goal is reached, and so is the next one.
-func managerKilledAt(point crash.Point, protocol string, times int) {
+func managerKilledAt(of scaled, point crash.Point, protocol string, times int) {
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
 	w := world.New()
@@ -86,41 +92,41 @@ func managerKilledAt(point crash.Point, protocol string, times int) {
 	w.Worker("w0")
 	w.Worker("w1")
 	w.Workers(2)
-	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol})
+	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol, More: of.more})
 	w.Grown(j, 2000)
-	request := ask(w, j, 6)
+	request := ask(w, j, of, 6)
 	Eventually(func() int { return w.PID("armed") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
 	w.Kill("armed") // it is no longer expected to run
-	reached(w, j, request, 6)
-	reached(w, j, ask(w, j, 1), 1)
+	reached(w, j, of, request, 6)
+	reached(w, j, of, ask(w, j, of, 1), 1)
 	w.Finish(j)
 	j.Right()
 }
 
 // killedAt rescales a job, and one of its two workers dies when it comes to a point of that. Another one
 // replaces it: the goal is reached, and so is the next one.
-func killedAt(point crash.Point, protocol string, times int) {
+func killedAt(of scaled, point crash.Point, protocol string, times int) {
 	self, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
 	w := world.New()
 	w.WorkerOf(&proctest.Binaries{Nexmark: self}, "w0", "--point", string(point))
 	w.Worker("w1")
 	w.Workers(2)
-	more := ""
+	more := of.more
 	if slices.Contains(walk.OfStandbys(), point) {
-		more = "--standbys 1"
+		more += " --standbys 1"
 	}
 	j := w.Submit(world.Job{Name: "job", Query: 3, Events: 100_000 * times, Rate: 10_000, Protocol: protocol, More: more})
 	w.Grown(j, 2000)
-	if more != "" {
+	if slices.Contains(walk.OfStandbys(), point) {
 		w.Copies(j)
 	}
-	request := ask(w, j, 6)
+	request := ask(w, j, of, 6)
 	Eventually(func() int { return w.PID("w0") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
 	w.Kill("w0") // it is no longer expected to run
 	w.Worker("w2")
-	reached(w, j, request, 6)
-	reached(w, j, ask(w, j, 1), 1)
+	reached(w, j, of, request, 6)
+	reached(w, j, of, ask(w, j, of, 1), 1)
 	w.Finish(j)
 	j.Right()
 }

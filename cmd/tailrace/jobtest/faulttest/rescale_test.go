@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,27 +23,34 @@ import (
 // each goal is reached, and the rows are right.
 var _ = Describe("a stage on workers is rescaled", func() {
 	for _, protocol := range []string{"fused", "marker"} {
-		It("under "+protocol, func() { world.Lasting(func(times int) { rescaled(protocol, times) }) })
+		It("under "+protocol, func() { world.Lasting(func(times int) { rescaled(keyed, protocol, times) }) })
+		It("by the partitions of its source, under "+protocol, func() { world.Lasting(func(times int) { rescaled(source, protocol, times) }) })
 	}
 	// One ordinary run in four takes one of these, make matrices all.
 	n := 0
-	drawn := func(f func(protocol string, times int), what string) {
+	drawn := func(f func(of scaled, protocol string, times int), what string, all ...scaled) {
 		for _, protocol := range []string{"fused", "marker"} {
-			name := fmt.Sprintf("under %s, %s", protocol, what)
-			if proctest.Drawn("jobs are rescaled: "+name, n, 4*2*(len(outages)+len(points)+len(managersPoints))) {
-				It(name, func() { world.Lasting(func(times int) { f(protocol, times) }) })
+			for _, of := range all {
+				name := fmt.Sprintf("%s under %s, %s", of.stage, protocol, what)
+				if proctest.Drawn("jobs are rescaled: "+name, n, 4*2*(len(outages)+len(points)+len(managersPoints)+len(sourcesPoints)+len(managersPoints))) {
+					It(name, func() { world.Lasting(func(times int) { f(of, protocol, times) }) })
+				}
+				n++
 			}
-			n++
 		}
 	}
 	for _, f := range outages {
-		drawn(func(protocol string, times int) { rescaledWithout(f.away, f.back, protocol, times) }, "with "+f.name)
+		drawn(func(of scaled, protocol string, times int) { rescaledWithout(of, f.away, f.back, protocol, times) }, "with "+f.name, keyed)
 	}
 	for _, point := range points {
-		drawn(func(protocol string, times int) { killedAt(point, protocol, times) }, fmt.Sprintf("a worker is killed where %q", point))
+		all := []scaled{keyed}
+		if slices.Contains(sourcesPoints, point) {
+			all = append(all, source)
+		}
+		drawn(func(of scaled, protocol string, times int) { killedAt(of, point, protocol, times) }, fmt.Sprintf("a worker is killed where %q", point), all...)
 	}
 	for _, point := range managersPoints {
-		drawn(func(protocol string, times int) { managerKilledAt(point, protocol, times) }, fmt.Sprintf("the manager is killed where %q", point))
+		drawn(func(of scaled, protocol string, times int) { managerKilledAt(of, point, protocol, times) }, fmt.Sprintf("the manager is killed where %q", point), keyed, source)
 	}
 	// make rescale-faults
 	for n := range (number("TAILRACE_RESCALES", 0) + rescalesPerJob - 1) / rescalesPerJob {
@@ -59,18 +67,27 @@ var outages = []struct {
 	{"the checkpoint store killed and away", func(w *world.World) { w.Redis.Kill() }, func(w *world.World) { w.Redis.Restart() }},
 }
 
+// scaled is a stage that is rescaled, of the job that it is in.
+type scaled struct{ stage, more string }
+
+var (
+	keyed = scaled{stage: "sellers"}
+	// source has as many partitions as killedAt wants tasks.
+	source = scaled{stage: "events", more: "--partitions 6"}
+)
+
 // rescaledWithout rescales a job, group by group, and takes something away while key groups move.
-func rescaledWithout(away, back func(*world.World), protocol string, times int) {
-	w, j := rescales(protocol, 100_000*times)
+func rescaledWithout(of scaled, away, back func(*world.World), protocol string, times int) {
+	w, j := rescales(of, protocol, 100_000*times)
 	for _, n := range []int{4, 1} {
-		request := ask(w, j, n)
+		request := ask(w, j, of, n)
 		Eventually(func() string { return w.Tailrace("job", "list") }, world.Patience, 10*time.Millisecond).Should(Or(
-			MatchRegexp(`rescaling sellers .*: [1-9][0-9]* of`), MatchRegexp(`newcomer sellers`), Not(ContainSubstring("rescaling"))))
+			MatchRegexp(`rescaling `+of.stage+` .*: [1-9][0-9]* of`), MatchRegexp(`newcomer `+of.stage), Not(ContainSubstring("rescaling"))))
 		away(w)
 		wait := time.NewTimer(2 * time.Second) // the length of the outage
 		<-wait.C
 		back(w)
-		reached(w, j, request, n)
+		reached(w, j, of, request, n)
 	}
 	w.Finish(j)
 	j.Right()
@@ -79,54 +96,56 @@ func rescaledWithout(away, back func(*world.World), protocol string, times int) 
 // rescalesPerJob is how many rescales the jobs of the long run have.
 const rescalesPerJob = 10
 
-// stage is the stage that is rescaled.
-const stage = "sellers"
-
 // rescales starts a cluster with two workers, and a job.
-func rescales(protocol string, events int) (*world.World, *world.Job) {
+func rescales(of scaled, protocol string, events int) (*world.World, *world.Job) {
 	w := world.New()
 	for n := range 2 {
 		w.Worker(fmt.Sprint("w", n))
 	}
 	w.Workers(2)
-	j := w.Submit(world.Job{Name: "job", Query: 3, Events: events, Rate: 10_000, Protocol: protocol})
+	j := w.Submit(world.Job{Name: "job", Query: 3, Events: events, Rate: 10_000, Protocol: protocol, More: of.more})
 	w.Grown(j, 2000)
 	return w, j
 }
 
-func rescaled(protocol string, times int) {
-	w, j := rescales(protocol, 100_000*times)
+func rescaled(of scaled, protocol string, times int) {
+	w, j := rescales(of, protocol, 100_000*times)
+	for _, args := range [][]string{{"rescale", "--auto", "1..2"}, {"balance", "--balance", "below=0.9"}} {
+		out, err := w.Exec(world.Binaries.Tailrace, append([]string{"job", args[0], j.Name, "--stage", "events"}, args[1:]...)...)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("stage events cannot be rescaled by a policy: it reads a source, whose partitions move only on request; choose a stage behind it"))
+	}
 	// A worker with givers dies.
-	number := ask(w, j, 3)
-	giver := w.Runs(j, stage, 0)
+	number := ask(w, j, of, 3)
+	giver := w.Runs(j, of.stage, 0)
 	w.Kill(giver)
-	reached(w, j, number, 3)
+	reached(w, j, of, number, 3)
 	w.Restart(giver)
 	w.Workers(2)
-	Expect(w.Tailrace("job", "describe", j.Name)).To(And(ContainSubstring("KEY GROUPS"), MatchRegexp(`sellers +2 +running`)))
+	Expect(w.Tailrace("job", "describe", j.Name)).To(And(ContainSubstring("KEY GROUPS"), MatchRegexp(of.stage+` +2 +running`)))
 	// The leading manager dies.
-	number = ask(w, j, 1)
+	number = ask(w, j, of, 1)
 	v, err := w.View()
 	Expect(err).NotTo(HaveOccurred())
 	w.Kill(v.Manager.Name)
-	reached(w, j, number, 1)
+	reached(w, j, of, number, 1)
 	w.Restart(v.Manager.Name)
-	Expect(w.Tailrace("job", "describe", j.Name)).NotTo(MatchRegexp(`sellers +[12] `), "who has left is gone")
+	Expect(w.Tailrace("job", "describe", j.Name)).NotTo(MatchRegexp(of.stage+` +[12] `), "who has left is gone")
 	// The giver stands still until another instance has replaced it, and continues as a zombie.
-	giver = w.Runs(j, stage, 0)
+	giver = w.Runs(j, of.stage, 0)
 	at := time.Now()
 	w.Signal(giver, syscall.SIGSTOP)
-	number = ask(w, j, 2)
+	number = ask(w, j, of, 2)
 	w.Said(j.Name, "is gone", at)
 	w.Signal(giver, syscall.SIGCONT)
-	reached(w, j, number, 2)
+	reached(w, j, of, number, 2)
 	w.Finish(j)
 	j.Right()
 }
 
 // ask asks for another number of tasks.
-func ask(w *world.World, j *world.Job, n int) (request uint64) {
-	request, err := jobs.Rescale(context.Background(), w.Store, j.Name, tasks.Rescale{Stage: stage, Tasks: n, Batch: 4})
+func ask(w *world.World, j *world.Job, of scaled, n int) (request uint64) {
+	request, err := jobs.Rescale(context.Background(), w.Store, j.Name, tasks.Rescale{Stage: of.stage, Tasks: n, Batch: 4})
 	if err != nil {
 		w.MustRun(j)
 	}
@@ -135,7 +154,7 @@ func ask(w *world.World, j *world.Job, n int) (request uint64) {
 }
 
 // reached waits until the stage has the tasks that were asked for.
-func reached(w *world.World, j *world.Job, request uint64, n int) {
+func reached(w *world.World, j *world.Job, of scaled, request uint64, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
 	defer cancel()
 	done, err := jobs.AwaitRescale(ctx, w.Store, j.Name, request)
@@ -153,7 +172,7 @@ func reached(w *world.World, j *world.Job, request uint64, n int) {
 		}
 		for _, jb := range o.Jobs() {
 			for _, t := range jb.Tasks {
-				if jb.Name == j.Name && t.Stage == stage {
+				if jb.Name == j.Name && t.Stage == of.stage {
 					tasks = append(tasks, t.Task)
 				}
 			}
@@ -166,7 +185,8 @@ func reached(w *world.World, j *world.Job, request uint64, n int) {
 // stands still, or a savepoint is made.
 func rescaledAtRandom(seed uint64, times int) {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	w, j := rescales([]string{"fused", "marker"}[seed%2], 500_000*times)
+	of := []scaled{keyed, source}[seed/2%2]
+	w, j := rescales(of, []string{"fused", "marker"}[seed%2], 500_000*times)
 	var story []string
 	DeferCleanup(func() {
 		if CurrentSpecReport().Failed() {
@@ -179,7 +199,7 @@ func rescaledAtRandom(seed uint64, times int) {
 	}
 	for i := range rescalesPerJob {
 		n := 1 + rng.IntN(6)
-		request := ask(w, j, n)
+		request := ask(w, j, of, n)
 		pause(time.Duration(rng.IntN(400)) * time.Millisecond)
 		all := w.Running()
 		name, hold := all[rng.IntN(len(all))], time.Duration(rng.IntN(2000))*time.Millisecond
@@ -202,7 +222,7 @@ func rescaledAtRandom(seed uint64, times int) {
 			pause(hold)
 			w.Signal(name, syscall.SIGCONT)
 		}
-		reached(w, j, request, n)
+		reached(w, j, of, request, n)
 	}
 	if os.Getenv("TAILRACE_RESCALES") != "" {
 		fmt.Println(strings.Join(story, "\n"))
