@@ -325,6 +325,14 @@ var table = []row{
 		why: "it knows groups and their outcomes; tasks tell it what is in them",
 	},
 	{
+		path: "tasks/position", pure: true, clockless: true, may: []string{"sharedlog"},
+		why: "it counts what a task has processed; the task reads",
+	},
+	{
+		path: "tasks/timing", clockless: true,
+		why: "it computes with times that a task has read",
+	},
+	{
 		path: "tasks/lead", may: []string{"sharedlog", "tasks/layout"},
 		why: "it counts bytes between producers and consumers; tasks tell it where they are",
 	},

@@ -50,17 +50,17 @@ func (t *task) between(ctx context.Context) error {
 // must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
 	if t.out.parts || t.fail.passed || t.out.rows.full(t.cfg.CommitBytes) || t.pendingChanges() >= t.cfg.CommitBytes {
-		t.times.now = t.cfg.Clock()
+		t.times.Now = t.cfg.Clock()
 		return t.commit(ctx)
 	}
 	if t.out.pendingBytes() < t.cfg.CommitBytes {
 		return nil
 	}
-	t.times.now = t.cfg.Clock()
+	t.times.Now = t.cfg.Clock()
 	// What is appended between two markers counts at the second one, all at once, and the
 	// resulting changes of its consumers must fit a group: bound it too.
 	most := flushesPerCommit * t.cfg.CommitBytes
-	if commit, _ := t.times.intervals(false); t.times.flushes && t.times.now.Sub(t.times.commit) < commit && t.out.flushed < most {
+	if commit, _ := t.times.Intervals(false); t.times.Flushes && t.times.Now.Sub(t.times.Commit) < commit && t.out.flushed < most {
 		return t.flush(ctx)
 	}
 	return t.commit(ctx)

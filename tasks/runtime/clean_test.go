@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/position"
 	"tailrace.dev/tailrace/tasks/progress"
 )
 
@@ -22,18 +23,18 @@ func TestClean(t *testing.T) {
 	_, err := table.Marker(&envelope.Marker{Commit: 1, Watermark: 5})
 	require.NoError(t, err)
 	require.False(t, reader.clean(), "timers up to 5 are due")
-	reader.pos.units = 2 // of them have fired
+	reader.pos.Units = 2 // of them have fired
 	require.False(t, reader.clean())
-	reader.promise.Time, reader.pos.units = 5, 0
+	reader.promise.Time, reader.pos.Units = 5, 0
 	require.True(t, reader.clean())
 
-	reader.pos.units = 1
+	reader.pos.Units = 1
 	require.False(t, reader.clean(), "in the middle of a record")
-	reader.pos = position{skip: 3, skipAt: 9}
+	reader.pos = position.Position{Skip: 3, SkipAt: 9}
 	require.False(t, reader.clean(), "an instance before has done a part of the record at the position")
-	require.Equal(t, 3, reader.pos.skipped(5))
+	require.Equal(t, 3, reader.pos.Skipped(5))
 	require.False(t, reader.clean())
-	reader.pos.units = 0 // the record is done
+	reader.pos.Units = 0 // the record is done
 	require.True(t, reader.clean())
 
 	// A source has no input that it could lag behind.
@@ -43,6 +44,6 @@ func TestClean(t *testing.T) {
 	source.in.table.Restore(nil, 3)
 	source.promise.Time = 3
 	require.True(t, source.clean())
-	source.pos.units = 1
+	source.pos.Units = 1
 	require.False(t, source.clean(), "timers are due")
 }

@@ -13,7 +13,7 @@ import (
 // flush appends pending outputs without a commit, for protocols that append outputs between
 // commits.
 func (t *task) flush(ctx context.Context) error {
-	t.times.flush = t.times.now
+	t.times.Flush = t.times.Now
 	t.out.flushed += t.out.pendingBytes()
 	records := t.takeOutputs(t.number + 1)
 	if len(records) == 0 {
@@ -27,7 +27,7 @@ func (t *task) flush(ctx context.Context) error {
 // when their appends have started, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
 	if !t.committer.Needed() {
-		t.dirty, t.times.commit = false, t.times.now
+		t.dirty, t.times.Commit = false, t.times.Now
 		t.counted.Commit(t.status)
 		return nil
 	}
@@ -60,7 +60,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.committer.Commit(ctx, t.number, groups, naming); err != nil {
 		return err
 	}
-	t.dirty, t.times.commit, t.times.flush, t.fail.passed = false, t.times.now, t.times.now, false
+	t.dirty, t.times.Commit, t.times.Flush, t.fail.passed = false, t.times.Now, t.times.Now, false
 	t.out.appended()
 	t.counted.Commit(t.status)
 	t.status.Commits.Add(1)
@@ -77,8 +77,8 @@ func (t *task) marker() sharedlog.Record {
 		Instance: t.inst.number, Nonce: t.inst.nonce, Commit: t.number,
 		Position: t.in.inbox.Position(), Low: t.in.inbox.Low(), Owned: t.owned,
 		Seen:  t.in.table.AppendSeen(t.scratch.seen[:0]),
-		Units: t.pos.done(),
-		Items: t.status.Before.Load() + t.status.ItemsIn.Load(), Skipped: t.fail.skipped, Clock: t.times.wall,
+		Units: t.pos.Done(),
+		Items: t.status.Before.Load() + t.status.ItemsIn.Load(), Skipped: t.fail.skipped, Clock: t.highest,
 	}
 	t.scratch.seen = m.Seen
 	t.promise.Put(m)

@@ -33,7 +33,7 @@ type Config struct {
 	// CommitInterval is the longest time between processing a record and starting its commit.
 	// FlushInterval is the same for appending its outputs, for protocols that flush between
 	// commits, and for the commits of source stages under the others. Tasks with nothing to read do
-	// both sooner (idleShare).
+	// both sooner (package timing).
 	CommitInterval, FlushInterval time.Duration
 	// CommitBytes of pending output trigger a flush and a commit (pitfall T14).
 	CommitBytes int

@@ -16,7 +16,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := t.pos.begin(e.LSN); err != nil {
+	if err := t.pos.Begin(e.LSN); err != nil {
 		return err
 	}
 	switch kind {
@@ -97,7 +97,7 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 		if err != nil {
 			return err
 		}
-		t.pos.record = d.LSN
+		t.pos.Record = d.LSN
 		h, err := t.scratch.data.Open(d.Data)
 		if err == nil {
 			err = t.deliver(ctx, &h)
@@ -156,7 +156,7 @@ func (r *rereader) close() {
 // done moves the position behind a record.
 func (t *task) done(lsn sharedlog.LSN) {
 	t.in.inbox.Done(lsn)
-	t.dirty, t.pos.units = true, 0
+	t.dirty, t.pos.Units = true, 0
 	t.status.Position.Store(uint64(lsn + 1))
 	t.consumed()
 }
@@ -183,11 +183,11 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		if !ok {
 			break
 		}
-		if !t.counts(s.Group, t.pos.at) {
+		if !t.counts(s.Group, t.pos.At) {
 			continue
 		}
 		bytes += len(s.Data)
-		in.Group, in.Items, in.Done = s.Group, s.Items, t.pos.skipped(s.Items)
+		in.Group, in.Items, in.Done = s.Group, s.Items, t.pos.Skipped(s.Items)
 		for in.Done < in.Items {
 			did, err := t.process(in, s.Data, t.out.step)
 			if err != nil {
@@ -196,7 +196,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 			t.dirty = true
 			in.Done += did.Units
 			since += did.Units
-			t.pos.units += uint64(did.Units)
+			t.pos.Units += uint64(did.Units)
 			t.status.ItemsIn.Add(uint64(did.Units))
 			t.status.Load[s.Group].Add(uint64(did.Units))
 			if since >= t.out.step || t.fail.passed {
@@ -232,9 +232,9 @@ func (t *task) advanceTo(ctx context.Context, w int64) error {
 			return err
 		}
 		t.dirty = true
-		t.pos.units += uint64(did.Units)
+		t.pos.Units += uint64(did.Units)
 		if did.All {
-			t.promise.Time, t.pos.units = w, 0
+			t.promise.Time, t.pos.Units = w, 0
 			t.status.Watermark.Store(w)
 		}
 		if err := t.forced(ctx); err != nil {

@@ -91,12 +91,12 @@ func (e *Engine) Ready(inbox progress.Inbox, from sharedlog.LSN) error {
 	e.t.in.inbox = inbox
 	e.t.in.inbox.Limit(e.t.cfg.HeldMemory)
 	err := e.t.ready(from)
-	e.t.times.commit = e.t.times.now
+	e.t.times.Commit = e.t.times.Now
 	return err
 }
 
 // CommitAsFlush makes the task commit when a flush would be due.
-func (e *Engine) CommitAsFlush() { e.t.times.commitEvery = e.t.times.flushEvery }
+func (e *Engine) CommitAsFlush() { e.t.times.CommitEvery = e.t.times.FlushEvery }
 
 // Table returns the table of the task's producers.
 func (e *Engine) Table() *progress.Table { return e.t.in.table }
@@ -134,7 +134,7 @@ func (e *Engine) Reached(s observe.Step) { e.t.reached(s) }
 func (e *Engine) Moves() *status.Moves { return &e.t.status.Moves }
 
 // Now returns the time at which the task last looked at the clock.
-func (e *Engine) Now() time.Time { return e.t.times.now }
+func (e *Engine) Now() time.Time { return e.t.times.Now }
 
 // Ended reports whether the task has ended.
 func (e *Engine) Ended() bool { return e.t.promise.Ended }
@@ -164,7 +164,7 @@ func (e *Engine) Advance(ctx context.Context) error {
 
 // Commit makes a commit.
 func (e *Engine) Commit(ctx context.Context) error {
-	e.t.times.now = e.t.cfg.Clock()
+	e.t.times.Now = e.t.cfg.Clock()
 	return e.t.commit(ctx)
 }
 

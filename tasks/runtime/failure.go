@@ -116,8 +116,8 @@ const (
 func (t *task) whichItems(d *doing) (string, usererror.Place) {
 	n := min(d.units, d.in.Items-d.in.Done)
 	stream := t.cfg.Layout.Plan.Streams[t.spec.Inputs[d.in.Input]].Name
-	at := usererror.Place{LSN: t.pos.at, From: t.pos.units, To: t.pos.units + uint64(n)}
-	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.pos.record, stream, d.in.Group)
+	at := usererror.Place{LSN: t.pos.At, From: t.pos.Units, To: t.pos.Units + uint64(n)}
+	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.pos.Record, stream, d.in.Group)
 	if n > 1 {
 		return where + fmt.Sprintf("one of the items %d to %d of %d", d.in.Done+1, d.in.Done+n, d.in.Items), at
 	}

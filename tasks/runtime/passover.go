@@ -83,8 +83,8 @@ func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error)
 		return did, err
 	}
 	// Process them one by one instead.
-	before, units0 := in.Done, t.pos.units
-	defer func() { in.Done, t.pos.units = before, units0 }()
+	before, units0 := in.Done, t.pos.Units
+	defer func() { in.Done, t.pos.Units = before, units0 }()
 	last := min(before+units, in.Items)
 	for in.Done < last {
 		did, user, err := t.try(in, payload, 1)
@@ -97,7 +97,7 @@ func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error)
 			}
 		}
 		in.Done += did.Units
-		t.pos.units += uint64(did.Units)
+		t.pos.Units += uint64(did.Units)
 	}
 	return exec.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
 }
@@ -120,11 +120,11 @@ func (t *task) try(in *exec.In, payload []byte, units int) (did exec.Did, user *
 // items there, and it skips the item to be skipped.
 func (t *task) processSuspect(in *exec.In, payload []byte, units int) (exec.Did, error) {
 	switch s := t.fail.suspect; {
-	case s.LSN == 0 || t.pos.at < s.LSN: // another place
-	case t.pos.at > s.LSN || t.pos.units >= s.To:
+	case s.LSN == 0 || t.pos.At < s.LSN: // another place
+	case t.pos.At > s.LSN || t.pos.Units >= s.To:
 		t.fail.suspect = nil
-	case t.pos.units < s.From:
-		units = min(units, int(s.From-t.pos.units))
+	case t.pos.Units < s.From:
+		units = min(units, int(s.From-t.pos.Units))
 	case s.err == nil:
 		units = 1
 	default:
@@ -241,7 +241,7 @@ func (t *task) passOver(in *exec.In, payload []byte, why *UserError) (units int,
 		units = in.Items - in.Done
 	}
 	stream := t.spec.Inputs[in.Input]
-	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.pos.record), Group: in.Group, Broken: it.Broken}
+	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.pos.Record), Group: in.Group, Broken: it.Broken}
 	return units, t.passedOver(&l, &it, uint64(units), why)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/position"
 	"tailrace.dev/tailrace/tasks/usererror"
 )
 
@@ -41,14 +42,14 @@ func TestProcessSuspect(t *testing.T) {
 		{"a timer", 7, usererror.Place{Timer: "t"}, []int{20}, true},
 	} {
 		chain := &calls{}
-		task := &task{chain: chain, cfg: &Config{OnError: OnErrorFail}, pos: position{at: x.at}}
+		task := &task{chain: chain, cfg: &Config{OnError: OnErrorFail}, pos: position.Position{At: x.at}}
 		task.fail.suspect = &suspect{Place: x.Place}
 		in := &exec.In{Items: 20}
 		for in.Done < in.Items {
 			did, err := task.process(in, nil, 100)
 			require.NoError(t, err)
 			in.Done += did.Units
-			task.pos.units += uint64(did.Units)
+			task.pos.Units += uint64(did.Units)
 		}
 		require.Equal(t, x.want, chain.made, x.name)
 		require.Equal(t, x.kept, task.fail.suspect != nil, x.name)

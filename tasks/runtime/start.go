@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/status"
+	"tailrace.dev/tailrace/tasks/timing"
 )
 
 // newTask prepares the instance of one task. It reads and writes nothing yet.
@@ -29,7 +30,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	can := cfg.Protocol.Capabilities()
 	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime
 	shown.Owned.Store(int64(len(t.owned)))
-	t.times = times{commitEvery: cfg.CommitInterval, flushEvery: cfg.FlushInterval, flushes: can.Flushes, source: t.spec.Partitions > 0}
+	t.times = timing.Times{CommitEvery: cfg.CommitInterval, FlushEvery: cfg.FlushInterval, Flushes: can.Flushes, Source: t.spec.Partitions > 0}
 	refused := func(err error) error { return Refused(err, t.inst.number) }
 	t.log = appends.Appender{Limit: cfg.InFlight, Status: shown, Resulted: t.resulted, Refused: refused}
 	producers := make(map[uint32]uint32)
@@ -162,8 +163,8 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 			return err
 		}
 	}
-	t.times.now = t.cfg.Clock()
-	t.times.tick = t.times.now
+	t.times.Now = t.cfg.Clock()
+	t.times.Tick = t.times.Now
 	t.reached(observe.RecoveryRestored)
 	return nil
 }
@@ -207,7 +208,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	}
 	t.restoreTime(m)
 	if m.Watermark >= t.in.table.Watermark() { // else timers have fired, as the state shows
-		t.pos.skip, t.pos.skipAt = int(m.Units), m.Position
+		t.pos.Skip, t.pos.SkipAt = int(m.Units), m.Position
 	}
 	if t.keepsState() {
 		from, err := t.begin(ctx, place)

@@ -14,9 +14,11 @@ import (
 	"tailrace.dev/tailrace/tasks/gap"
 	"tailrace.dev/tailrace/tasks/lead"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/position"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/state"
 	"tailrace.dev/tailrace/tasks/status"
+	"tailrace.dev/tailrace/tasks/timing"
 )
 
 // ErrFenced ends a task whose instance has been replaced: its commits no longer have effect, and it
@@ -25,9 +27,6 @@ var ErrFenced = errors.New("the task has been taken over by a newer instance")
 
 // flushesPerCommit times CommitBytes may be flushed between two markers.
 const flushesPerCommit = 4
-
-// tickEvery is the interval at which a chain receives the wall clock.
-const tickEvery = 100 * time.Millisecond
 
 // task is one running instance. Its goroutine owns every field.
 type task struct {
@@ -49,11 +48,12 @@ type task struct {
 	out     outputs
 	log     appends.Appender
 	lead    *lead.Lead // nil: not all tasks run here
-	pos     position
+	pos     position.Position
 	promise progress.Promise // of the next marker; its Time is fully advanced to
 	number  uint64           // of the newest commit
 	dirty   bool             // the next commit has something to contain
-	times   times
+	times   timing.Times
+	highest int64 // the highest reading of the wall clock that operators have seen
 	fail    failing
 	counted status.Counted
 	scratch scratch
@@ -159,7 +159,7 @@ func (t *task) reached(s observe.Step) {
 
 // readLoop consumes the input streams until all their producers have ended.
 func (t *task) readLoop(ctx context.Context) error {
-	timer := time.NewTimer(tickEvery)
+	timer := time.NewTimer(timing.TickEvery)
 	defer timer.Stop()
 	// A predecessor may have stopped between two timers of one watermark.
 	if err := t.advance(ctx); err != nil {
@@ -172,7 +172,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		if n := t.asked.drain.Load(); t.in.table.Drained(n) && t.clean() && !t.open() {
 			return t.drainedFor(ctx, n)
 		}
-		t.times.now = t.cfg.Clock()
+		t.times.Now = t.cfg.Clock()
 		if t.moves != nil {
 			if err := t.moves.Turn(ctx); err != nil {
 				return err
@@ -199,7 +199,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		if !idle || t.promise.Ended {
 			continue
 		}
-		timer.Reset(t.times.wait(idle, t.dirty))
+		timer.Reset(t.times.Wait(idle, t.dirty))
 		more := t.in.reader.Ready()
 		if len(t.in.rest) > 0 {
 			more = nil // it waits
@@ -283,8 +283,8 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 		return err
 	}
 	t.consumed() // including records that have stopped waiting since the last one
-	t.times.now = t.cfg.Clock()
-	if t.times.now.Sub(t.times.tick) >= tickEvery {
+	t.times.Now = t.cfg.Clock()
+	if t.times.Now.Sub(t.times.Tick) >= timing.TickEvery {
 		if err := t.tick(ctx); err != nil {
 			return err
 		}
@@ -293,11 +293,11 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	if !t.dirty {
 		return nil
 	}
-	commit, flush := t.times.intervals(idle)
-	if t.times.now.Sub(t.times.commit) >= commit {
+	commit, flush := t.times.Intervals(idle)
+	if t.times.Now.Sub(t.times.Commit) >= commit {
 		return t.commit(ctx)
 	}
-	if t.times.flushes && t.times.now.Sub(t.times.flush) >= flush {
+	if t.times.Flushes && t.times.Now.Sub(t.times.Flush) >= flush {
 		return t.flush(ctx)
 	}
 	return nil
@@ -306,7 +306,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 // tick fires the wall-clock timers that are due, committing between two of them if their output is
 // too much for one commit.
 func (t *task) tick(ctx context.Context) error {
-	t.times.tick = t.times.now
+	t.times.Tick = t.times.Now
 	now := t.wall()
 	for {
 		did, err := t.fire(now, func(b exec.Budget) (exec.Did, error) { return t.chain.Tick(now, b) })
@@ -325,7 +325,7 @@ func (t *task) tick(ctx context.Context) error {
 
 // pollLoop reads a source until it ends.
 func (t *task) pollLoop(ctx context.Context) error {
-	timer := time.NewTimer(tickEvery)
+	timer := time.NewTimer(timing.TickEvery)
 	defer timer.Stop()
 	for {
 		if err := ctx.Err(); err != nil {
@@ -338,7 +338,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 			return t.drainedFor(ctx, n)
 		}
 		var r exec.PollResult
-		t.times.now = t.cfg.Clock()
+		t.times.Now = t.cfg.Clock()
 		if t.moves != nil {
 			if err := t.moves.Turn(ctx); err != nil {
 				return err
@@ -372,14 +372,14 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if r.Items > 0 {
 			continue
 		}
-		sleep := t.times.wait(false, t.dirty)
+		sleep := t.times.Wait(false, t.dirty)
 		switch {
 		case drained:
 		case held:
 			sleep = min(sleep, time.Millisecond)
 		case r.Ended: // it waits for partitions, or for a task that takes some
 		case !r.Idle:
-			sleep = min(sleep, max(time.Duration(r.Due-t.times.now.UnixMilli())*time.Millisecond, 0))
+			sleep = min(sleep, max(time.Duration(r.Due-t.times.Now.UnixMilli())*time.Millisecond, 0))
 		}
 		sleep, told := t.committer.Wait(sleep)
 		moved, given := t.moved()
@@ -446,8 +446,8 @@ func (t *task) leave(ctx context.Context) error {
 // is as far as its input allows. Commits, also the last one before a stop, fall between any two units
 // of work; what other tasks, or another program, continue from falls at a clean point only.
 func (t *task) clean() bool {
-	if !t.pos.behind() || t.spec.Partitions > 0 {
-		return t.pos.behind()
+	if !t.pos.Behind() || t.spec.Partitions > 0 {
+		return t.pos.Behind()
 	}
 	time, _ := t.capped(t.in.table.Lowest())
 	return t.promise.Time >= time
@@ -458,7 +458,7 @@ func (t *task) clean() bool {
 // stops when all of its producers have, so that nothing is in flight in between. Consumers learn it
 // from the marker, like everything else.
 func (t *task) drainedFor(ctx context.Context, n uint64) error {
-	t.promise.Drained, t.times.now = n, t.cfg.Clock()
+	t.promise.Drained, t.times.Now = n, t.cfg.Clock()
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
@@ -497,7 +497,7 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 	if r.Idle != t.promise.Idle {
 		t.promise.Idle, t.dirty = r.Idle, true
 	}
-	if r.Items == 0 && t.times.now.Sub(t.times.commit) >= stillInterval {
+	if r.Items == 0 && t.times.Now.Sub(t.times.Commit) >= stillInterval {
 		t.dirty = true
 	}
 	if r.Ended && !t.open() {

@@ -1,4 +1,4 @@
-package runtime
+package position
 
 import (
 	"testing"
@@ -18,24 +18,24 @@ func TestPosition(t *testing.T) {
 		processed := make([]int, len(records))
 		at, done := 0, 0 // committed
 		for at < len(records) {
-			p := position{skipAt: sharedlog.LSN(at + 1), skip: done}
-			require.Equal(t, done > 0, !p.behind())
+			p := Position{SkipAt: sharedlog.LSN(at + 1), Skip: done}
+			require.Equal(t, done > 0, !p.Behind())
 			crash := rapid.IntRange(1, 60).Draw(t, "units until it ends")
 			for i := at; i < len(records) && crash > 0; i++ {
-				require.NoError(t, p.begin(sharedlog.LSN(i+1)))
-				require.Equal(t, p.at, p.record)
-				for item := p.skipped(records[i]); item < records[i] && crash > 0; {
+				require.NoError(t, p.Begin(sharedlog.LSN(i+1)))
+				require.Equal(t, p.At, p.Record)
+				for item := p.Skipped(records[i]); item < records[i] && crash > 0; {
 					n := min(rapid.IntRange(1, 5).Draw(t, "items of a call"), records[i]-item, crash)
 					item, crash = item+n, crash-n
 					processed[i] += n
-					p.units += uint64(n)
-					require.EqualValues(t, item, p.done())
+					p.Units += uint64(n)
+					require.EqualValues(t, item, p.Done())
 				}
-				if int(p.done()) == records[i] {
-					p.units = 0
+				if int(p.Done()) == records[i] {
+					p.Units = 0
 					at, done = i+1, 0
 				} else {
-					at, done = i, int(p.done())
+					at, done = i, int(p.Done())
 				}
 				crash--
 			}
@@ -47,22 +47,22 @@ func TestPosition(t *testing.T) {
 // A record of several sections: what earlier instances have done may end in the middle of one, and
 // the sections before it are skipped whole.
 func TestSkippedSections(t *testing.T) {
-	p := position{skipAt: 4, skip: 7}
-	require.NoError(t, p.begin(4))
-	require.Equal(t, []int{3, 4, 0}, []int{p.skipped(3), p.skipped(5), p.skipped(2)})
-	require.EqualValues(t, 7, p.done())
-	require.False(t, p.behind())
+	p := Position{SkipAt: 4, Skip: 7}
+	require.NoError(t, p.Begin(4))
+	require.Equal(t, []int{3, 4, 0}, []int{p.Skipped(3), p.Skipped(5), p.Skipped(2)})
+	require.EqualValues(t, 7, p.Done())
+	require.False(t, p.Behind())
 }
 
 // The record that an earlier instance has started must come again: if it is missing, what is done of
 // it would be skipped of another one.
 func TestPositionIsMissing(t *testing.T) {
-	p := position{skipAt: 4, skip: 7}
-	require.NoError(t, p.begin(3)) // of another task, or one that is not to be processed
-	err := p.begin(5)
+	p := Position{SkipAt: 4, Skip: 7}
+	require.NoError(t, p.Begin(3)) // of another task, or one that is not to be processed
+	err := p.Begin(5)
 	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
 	require.ErrorContains(t, err, "the record at LSN 4, of which 7 items are done, is missing from the log")
-	require.NoError(t, p.begin(4))
-	require.Equal(t, 7, p.skipped(9))
-	require.NoError(t, p.begin(5))
+	require.NoError(t, p.Begin(4))
+	require.Equal(t, 7, p.Skipped(9))
+	require.NoError(t, p.Begin(5))
 }
