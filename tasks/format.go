@@ -15,9 +15,10 @@ import (
 //	2  the stages of the job can be rescaled
 //	3  keys of a stage have clocks of their own
 //	4  the stages that read a source can be rescaled
+//	5  keys of a stage may get clocks of their own while the job runs: plans say so (docs/adr/0075)
 //
 // It is a variable so that a test can build a program of another format.
-var Format = "4"
+var Format = "5"
 
 // formatOf returns the format in which a program describes a job: the earliest one that has all that the
 // job uses, or may use at any moment, so that older processes run those jobs that they know (docs/adr/0059).
@@ -25,6 +26,9 @@ func formatOf(p *exec.Plan, protocol progress.Protocol) string {
 	of := "2"
 	for i := range p.Stages {
 		switch s := &p.Stages[i]; {
+		case of == switching:
+		case s.Switches():
+			of = switching
 		case s.Partitions > 1 && protocol.Capabilities().Rescales:
 			of = partitioned
 		case s.Grain != nil && of == "2":
@@ -40,6 +44,9 @@ func formatOf(p *exec.Plan, protocol progress.Protocol) string {
 // partitioned is the earliest format of jobs in which partitions of a source move: the tasks of an older
 // program would not release them.
 const partitioned = "4"
+
+// switching is the format of jobs whose plans may change grains: the tasks of an older program would refuse the plans.
+const switching = "5"
 
 // RunsFormat reports whether a program of one format runs jobs that were described in another one.
 // It runs those of its own format and of earlier ones, so that the processes of a cluster can be

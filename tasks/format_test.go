@@ -50,13 +50,13 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, job.Wait())
 
-	spec.Format = "5"
+	spec.Format = "6"
 	_, err = tasks.Register(t.Context(), log, spec)
-	require.EqualError(t, err, `job "simple" was described in format 5, this program uses 4: use programs of one release`)
+	require.EqualError(t, err, `job "simple" was described in format 6, this program uses 5: use programs of one release`)
 }
 
-// A job whose keys have clocks is described in format 3, all others in format 2. A job that is started
-// again with other clocks is refused.
+// A job whose keys have clocks is described in format 3, one whose keys may get them in format 5, all others in format
+// 2. A job that is started again with other clocks is refused.
 func TestFormatOfGrains(t *testing.T) {
 	log := mem.New(mem.Options{})
 	for _, c := range []struct {
@@ -67,6 +67,7 @@ func TestFormatOfGrains(t *testing.T) {
 		{operators.WatermarkPer(operators.Key, time.Second), "3", false},
 		{operators.WatermarkPer(operators.Key, time.Second), "3", false},
 		{operators.WatermarkPer(operators.Key, 2*time.Second), "3", true},
+		{operators.WatermarkPer(operators.Auto, time.Second), "5", true},
 		{operators.WatermarkPer(operators.Task, 0), "2", true},
 	} {
 		job := operators.NewJob("grains")

@@ -105,6 +105,10 @@ func (s *Spec) Check() error {
 			return fmt.Errorf("job %q: the sink %q appends its rows to the log (tag %q) together with its commits, which a coordinator appends under the protocol %s: use another protocol, or another sink",
 				s.Name, st.Name, st.Appends, s.Protocol)
 		}
+		if st.Switches() && !protocol.Capabilities().Rescales {
+			return fmt.Errorf("job %q: the tasks of stage %q cannot change their grain while they run (WatermarkPer(Auto)) under the protocol %s: use fused or marker, or Key with a delay of %d ms or more, or Task",
+				s.Name, st.Name, s.Protocol, st.Grain.Delay)
+		}
 	}
 	_, err = s.layout(s.Plan, s.Name)
 	return err

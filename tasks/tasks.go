@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/tasks/autoscale"
 	"tailrace.dev/tailrace/tasks/balance"
 	"tailrace.dev/tailrace/tasks/embedded"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
@@ -42,6 +43,12 @@ type (
 type (
 	Balance  = balance.Request
 	Balanced = balance.State
+)
+
+// SwitchGrain is a request to change which keys of a stage share a clock (Job.SwitchGrain), Grain what they do then.
+type (
+	SwitchGrain = runtime.Switch
+	Grain       = envelope.Grain
 )
 
 // Status is a reading of one task's progress.

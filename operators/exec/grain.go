@@ -33,6 +33,9 @@ const (
 // PerKey reports whether keys have clocks beside the task's, or may get them.
 func (g Grain) PerKey() bool { return g.Kind == GrainKey || g.Kind == GrainKeys || g.Kind == GrainAuto }
 
+// Switches reports whether the grain of a stage may change while the job runs.
+func (s *StageSpec) Switches() bool { return s.Grain != nil && s.Grain.Kind == GrainAuto }
+
 // Switcher is what a Chain implements besides whose stage has the grain GrainAuto. It begins with GrainTask.
 type Switcher interface {
 	// Switch sets the grain, GrainTask or GrainKey, between two sections. Behind which one is, as the

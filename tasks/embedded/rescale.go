@@ -30,22 +30,49 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 	if err != nil {
 		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
 	}
+	var rescaled *rescale.Result
+	err = j.alone(ctx, func(ctx context.Context) (err error) {
+		rescaled, err = h.Rescale(ctx, j, r)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+	}
+	return rescaled, nil
+}
+
+// SwitchGrain sets the grain of a stage whose stream has WatermarkPer(Auto): a clock for each key, or that of the
+// task. Each task of the stage takes it over at the same place of its input. It waits while key groups move.
+// After the job has ended, or if it ends meanwhile, the error is runtime.ErrEnded.
+func (j *Job) SwitchGrain(ctx context.Context, s runtime.Switch) error {
+	err := runtime.ErrNoHandover
+	switch h := j.executor.Config().Handover; {
+	case j.over():
+		err = runtime.ErrEnded
+	case h != nil:
+		err = j.alone(ctx, func(ctx context.Context) error { return h.Switch(ctx, s) })
+	}
+	if err != nil {
+		return fmt.Errorf("switch the grain of stage %q: %w", s.Stage, err)
+	}
+	return nil
+}
+
+// alone calls f while no other plan, and no savepoint, is made. The end of the job ends its context.
+func (j *Job) alone(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(j.ctx, func() { cancel(runtime.ErrEnded) })()
 	done, err := j.planning(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+		return err
 	}
 	defer done()
-	rescaled, err := h.Rescale(ctx, j, r)
-	if err != nil {
-		if j.ctx.Err() != nil && !errors.Is(err, runtime.ErrEnded) {
-			err = fmt.Errorf("%w: %w", runtime.ErrEnded, err)
-		}
-		return nil, fmt.Errorf("rescale stage %q: %w", r.Stage, err)
+	err = f(ctx)
+	if err != nil && j.ctx.Err() != nil && !errors.Is(err, runtime.ErrEnded) {
+		err = fmt.Errorf("%w: %w", runtime.ErrEnded, err)
 	}
-	return rescaled, nil
+	return err
 }
 
 // handover returns what moves the job's key groups, or why nothing does.

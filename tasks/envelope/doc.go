@@ -26,6 +26,7 @@
 //	Marker 2   the record at its position, or a source's batch, is done in part (units)
 //	Marker 3   its task has acted on a plan that moves key groups (plan, released, left)
 //	Plan 2     it replaces an earlier plan, and moves key groups (number)
+//	Plan 3     the grain of a stage has changed (grain)
 //
 // This build reads all versions.
 //

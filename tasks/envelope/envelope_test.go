@@ -253,6 +253,13 @@ func drawPlanStage(t *rapid.T) (PlanStage, *markerpb.PlanStage) {
 		}
 		spb.Owners = append(spb.Owners, &markerpb.Run{Task: uint32(task), Count: 1})
 	}
+	if rapid.Bool().Draw(t, "has a grain") {
+		s.Grain = &Grain{PerKey: rapid.Bool().Draw(t, "per key"), Delay: rapid.Int64Min(0).Draw(t, "delay")}
+		spb.Grain = &markerpb.Grain{Kind: 1, Delay: s.Grain.Delay}
+		if s.Grain.PerKey {
+			spb.Grain.Kind = 2
+		}
+	}
 	return s, spb
 }
 
@@ -295,6 +302,7 @@ func TestPlanAndProducersTwin(t *testing.T) {
 		require.Equal(t, len(p.Stages), len(got.Stages))
 		for i := range p.Stages {
 			require.ElementsMatch(t, p.Stages[i].Owners, got.Stages[i].Owners)
+			require.Equal(t, p.Stages[i].Grain, got.Stages[i].Grain)
 		}
 
 		producers := Producers{
@@ -357,6 +365,8 @@ func TestMessageDamage(t *testing.T) {
 		{plan(&markerpb.Plan{Goal: stages}), "its stages have too many key groups together"},
 		{plan(&markerpb.Plan{Moves: moves}), "its moves have too many key groups together"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Task: 1, Count: 1}}}}}), "a key group's owner is not a task of its stage"},
+		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Grain: &markerpb.Grain{Kind: 3}}}}), "a grain is neither the task's nor the key's"},
+		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Grain: &markerpb.Grain{Kind: 2, Delay: -1}}}}), "a grain is neither the task's nor the key's"},
 		{new(Producers).Parse(generated(t, KindProducers, &markerpb.Producers{Tasks: MaxTasks + 1})), "a number is out of range"},
 		{new(Marker).Parse(wrongType), "a field has another type than this build knows"},
 		{new(Marker).Parse(notText), "a string is not valid UTF-8"},

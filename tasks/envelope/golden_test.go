@@ -182,6 +182,21 @@ var golden = []struct {
 		        52 09 0a 01 73 10 01 1a 02 10 01  10 goal`,
 	},
 	{
+		name: "plan that changes grains",
+		record: &Plan{
+			Job: "j", Number: 2,
+			Stages: []PlanStage{{Tasks: 1, Owners: []int{0}, Grain: &Grain{PerKey: true, Delay: 300}}, {Tasks: 1, Owners: []int{0}, Grain: &Grain{}}},
+		},
+		parsed: func(data []byte) (any, error) { p := new(Plan); return p, p.Parse(data) },
+		bytes: `05 03                        kind plan, version 3
+		        0a 01 6a                     1 job
+		        32 0d 10 01 1a 02 10 01      6 stage: tasks, owners
+		           2a 05 08 02 18 ac02         5 grain: a clock for each key, 300 ms behind
+		        32 0a 10 01 1a 02 10 01      6 stage
+		           2a 02 08 01                 5 grain: the clock of the task
+		        40 02                        8 number`,
+	},
+	{
 		name:   "producers of a later plan",
 		record: &Producers{Stream: 1, Tasks: 3, Plan: 3},
 		parsed: func(data []byte) (any, error) { p := new(Producers); return p, p.Parse(data) },

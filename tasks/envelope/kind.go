@@ -41,6 +41,8 @@ const (
 	versionMarkerSource = 4
 	// Version 2 of a Plan changes the owners of an earlier one.
 	versionPlanMoves = 2
+	// Version 3 of a Plan changes the grain of a stage.
+	versionPlanGrain = 3
 )
 
 // newest returns the newest version of a kind's body that this build knows.
@@ -53,7 +55,7 @@ func (k Kind) newest() byte {
 	case KindMarker:
 		return versionMarkerSource
 	case KindPlan:
-		return versionPlanMoves
+		return versionPlanGrain
 	}
 	return version
 }

@@ -1,6 +1,10 @@
 package envelope
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // Producers says which tasks produce a stream. It is appended under the stream's `all` tag before
 // they start, so that a consumer's watermark waits for a producer that has appended nothing yet
@@ -112,7 +116,21 @@ type PlanStage struct {
 	Name   string
 	Tasks  int
 	Owners []int
+	// Grain is what its tasks have from the plan's record on; nil: they have what they began with.
+	Grain *Grain
 }
+
+// Grain says whether the keys of a stage have clocks of their own, and how many ms those are behind.
+type Grain struct {
+	PerKey bool
+	Delay  int64
+}
+
+// The kinds of grains in a record.
+const (
+	grainTask = 1
+	grainKey  = 2
+)
 
 // Append appends the record to dst and returns it. It does not retain anything of p.
 func (p *Plan) Append(dst []byte) []byte {
@@ -150,8 +168,14 @@ func (p *Plan) Append(dst []byte) []byte {
 	return e.b
 }
 
-// A reader that took a later plan for the first, or skipped its moves, would not know what it owns.
+// A reader that took a later plan for the first, or skipped its moves, would not know what it owns; one
+// that skipped a grain would take other items for late.
 func (p *Plan) version() byte {
+	for i := range p.Stages {
+		if p.Stages[i].Grain != nil {
+			return versionPlanGrain
+		}
+	}
 	if p.Number > 1 {
 		return versionPlanMoves
 	}
@@ -161,6 +185,9 @@ func (p *Plan) version() byte {
 func (e *encoder) planStage(field protowire.Number, s *PlanStage) {
 	size := bytesSize(1, len(s.Name)) + uintSize(2, uint64(s.Tasks))
 	runs(s.Owners, func(task, count uint64) { size += bytesSize(3, runSize(task, count)) })
+	if s.Grain != nil {
+		size += bytesSize(5, s.Grain.size())
+	}
 	e.message(field, size)
 	e.str(1, s.Name)
 	e.uint(2, uint64(s.Tasks))
@@ -169,7 +196,21 @@ func (e *encoder) planStage(field protowire.Number, s *PlanStage) {
 		e.uint(1, task)
 		e.uint(2, count)
 	})
+	if g := s.Grain; g != nil {
+		e.message(5, g.size())
+		e.uint(1, g.kind())
+		e.uint(3, uint64(g.Delay))
+	}
 }
+
+func (g *Grain) kind() uint64 {
+	if g.PerKey {
+		return grainKey
+	}
+	return grainTask
+}
+
+func (g *Grain) size() int { return uintSize(1, g.kind()) + uintSize(3, uint64(g.Delay)) }
 
 // runs calls f for each run of equal owners.
 func runs(owners []int, f func(task, count uint64)) {
@@ -253,6 +294,8 @@ func (d *decoder) planStage(groups *int) PlanStage {
 			s.Tasks = r.count(MaxTasks)
 		case 3:
 			s.Owners = r.run(s.Owners)
+		case 5:
+			s.Grain = r.grain()
 		default:
 			r.skip()
 		}
@@ -299,6 +342,26 @@ func (d *decoder) move(groups *int) Move {
 		m.Groups = nil
 	}
 	return m
+}
+
+func (d *decoder) grain() *Grain {
+	kind, delay := uint64(0), uint64(0)
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			kind = r.uint()
+		case 3:
+			delay = r.uint()
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	if kind != grainTask && kind != grainKey || delay > math.MaxInt64 {
+		d.fail("a grain is neither the task's nor the key's")
+	}
+	return &Grain{PerKey: kind == grainKey, Delay: int64(delay)}
 }
 
 func (d *decoder) run(owners []int) []int {

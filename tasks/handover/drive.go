@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -142,11 +143,43 @@ func (d *drive) saw(now *rescale.Decision) {
 
 // FinishStep implements runtime.Handover. No other process can append a plan from then on, unless it
 // claims to.
-func (h *Handover) FinishStep(ctx context.Context) (err error) {
+func (h *Handover) FinishStep(ctx context.Context) error {
 	c, err := h.claim(ctx)
 	if err != nil {
 		return err
 	}
+	return c.finishStep(ctx)
+}
+
+// Switch implements runtime.Handover. A step of a rescale ends before it: what moves is in the newest plan. Goals
+// that are not reached remain.
+func (h *Handover) Switch(ctx context.Context, r runtime.Switch) error {
+	s := h.stage(r.Stage)
+	if s < 0 {
+		return h.Check(r.Stage, 1)
+	}
+	spec := &h.cfg.Layout.Plan.Stages[s]
+	switch {
+	case !spec.Switches():
+		return fmt.Errorf("the keys of stage %s have the clocks that its author chose: give its stream WatermarkPer(Auto, delay)", r.Stage)
+	case r.Grain.PerKey && r.Grain.Delay < spec.Grain.Delay:
+		return fmt.Errorf("the delay of the clocks of stage %s is %d ms at least, as its author says; not %d ms", r.Stage, spec.Grain.Delay, r.Grain.Delay)
+	}
+	c, err := h.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.finishStep(ctx); err != nil {
+		return err
+	}
+	p := *c.control.Plan
+	p.Number, p.Moves, p.Stages = max(p.Number, 1)+1, nil, slices.Clone(p.Stages)
+	p.Stages[s].Grain = &r.Grain
+	return c.write(ctx, &p, nil)
+}
+
+// finishStep waits until no key group is on its way, without a next step.
+func (c *controller) finishStep(ctx context.Context) (err error) {
 	var marks sharedlog.Reader // tells when there is something new
 	defer func() {
 		if marks != nil {

@@ -343,13 +343,13 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 	case rescale.Back:
 		return m.e.Reread(e.Back.Low)
 	case rescale.Enter:
-		return m.enter(e.Start)
+		return m.enter(ctx, e.Start)
 	case rescale.End:
 		tail, err := m.config().Log.Tail(ctx)
 		if err != nil {
 			return err
 		}
-		if err := m.e.Enter(&runtime.Entry{Position: tail, Low: tail, Watermark: exec.MaxTime}); err != nil {
+		if err := m.e.Enter(ctx, &runtime.Entry{Position: tail, Low: tail, Watermark: exec.MaxTime}); err != nil {
 			return err
 		}
 		m.e.End(true)
@@ -391,7 +391,7 @@ func (m *mover) receive(ctx context.Context, takes []rescale.Effect, fresh bool)
 }
 
 // enter starts the input of a task that is new in its stage.
-func (m *mover) enter(s *rescale.Start) error {
+func (m *mover) enter(ctx context.Context, s *rescale.Start) error {
 	n := &runtime.Entry{Marker: m.releases[s.Release], Position: s.Position, Low: s.Low, Watermark: s.Watermark}
 	for _, r := range m.releases {
 		n.Clock = max(n.Clock, r.Clock)
@@ -399,7 +399,7 @@ func (m *mover) enter(s *rescale.Start) error {
 	if err := m.own(); err != nil {
 		return err
 	}
-	return m.e.Enter(n)
+	return m.e.Enter(ctx, n)
 }
 
 // start begins to follow a giver: its newest marker below an LSN, and all from there on.

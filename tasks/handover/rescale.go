@@ -379,12 +379,26 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 			p.Goal = append(p.Goal, envelope.PlanStage{Name: p.Stages[s].Name, Tasks: g.Tasks, Owners: g.Owners})
 		}
 	}
-	present, err := presentOf(c.h.cfg.Layout, &p)
+	if err := c.write(ctx, &p, d.Producers); err != nil {
+		return err
+	}
+	c.steps++
+	for s := range d.Plans {
+		d.Plans[s].LSN = c.control.At
+	}
+	c.core.Appended(d.Plans, d.Goals)
+	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanned})
+	return nil
+}
+
+// write appends a plan that changes the number of tasks of some stages, and tells the tasks of it.
+func (c *controller) write(ctx context.Context, p *envelope.Plan, of []int) error {
+	present, err := presentOf(c.h.cfg.Layout, p)
 	if err != nil {
 		return err
 	}
 	var streams []int
-	for _, s := range d.Producers {
+	for _, s := range of {
 		streams = append(streams, present.Plan.Stages[s].Outputs...)
 	}
 	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanning})
@@ -394,17 +408,11 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 	if life == nil {
 		life = context.WithoutCancel(ctx)
 	}
-	if err := c.control.Append(life, &p, present, streams); err != nil {
+	if err := c.control.Append(life, p, present, streams); err != nil {
 		return err
 	}
 	c.present = present
 	c.h.cfg.SetPresent(present)
-	c.h.tell(&p, c.control.At)
-	c.steps++
-	for s := range d.Plans {
-		d.Plans[s].LSN = c.control.At
-	}
-	c.core.Appended(d.Plans, d.Goals)
-	c.h.cfg.Reached(observe.Event{Step: observe.RescalePlanned})
+	c.h.tell(p, c.control.At)
 	return nil
 }

@@ -19,6 +19,11 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	if err := spec.Check(); err != nil {
 		return meta.State{}, err
 	}
+	for i := range spec.Plan.Stages {
+		if s := &spec.Plan.Stages[i]; s.Switches() {
+			return meta.State{}, fmt.Errorf("job %q: nothing changes the grain of stage %q on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of %d ms or more, or Task", spec.Name, s.Name, s.Grain.Delay)
+		}
+	}
 	v, err := store.Look(ctx)
 	if err != nil {
 		return meta.State{}, err

@@ -69,9 +69,6 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 		if err := tags.CheckName(s.Name); err != nil {
 			return nil, fmt.Errorf("stage %d: %w", i, err)
 		}
-		if s.Grain != nil && s.Grain.Kind == exec.GrainAuto {
-			return nil, fmt.Errorf("stage %q: its tasks cannot change their grain while they run (WatermarkPer(Auto)); use Key with a delay of %d ms or more, or Task", s.Name, s.Grain.Delay)
-		}
 		st := Stage{Groups: s.Partitions}
 		for _, in := range s.Inputs {
 			g := l.Streams[in].Groups

@@ -35,11 +35,10 @@ func TestRefused(t *testing.T) {
 	source := exec.StageSpec{Name: "source", Partitions: 1, Outputs: []int{0}}
 	rows := exec.StageSpec{Name: "rows", Inputs: []int{0}, Outputs: []int{1}}
 	for want, stages := range map[string][]exec.StageSpec{
-		`stage "idle" has neither inputs nor source partitions`:                                                                  {source, rows, {Name: "idle"}},
-		`stream "bids" has two producing stages, "source" and "twice"`:                                                           {source, {Name: "twice", Partitions: 1, Outputs: []int{0}}},
-		`stream "rows" has no producing stage`:                                                                                   {source},
-		`stage "both": its inputs have 4 and 1 key groups`:                                                                       {source, rows, {Name: "both", Inputs: []int{0, 1}}},
-		`stage "rows": its tasks cannot change their grain while they run (WatermarkPer(Auto)); use Key with a delay of 2000 ms`: {source, {Name: "rows", Inputs: []int{0}, Outputs: []int{1}, Grain: &exec.Grain{Kind: exec.GrainAuto, Delay: 2000}}},
+		`stage "idle" has neither inputs nor source partitions`:        {source, rows, {Name: "idle"}},
+		`stream "bids" has two producing stages, "source" and "twice"`: {source, {Name: "twice", Partitions: 1, Outputs: []int{0}}},
+		`stream "rows" has no producing stage`:                         {source},
+		`stage "both": its inputs have 4 and 1 key groups`:             {source, rows, {Name: "both", Inputs: []int{0, 1}}},
 		`stage 1: `: {source, {Name: "a/b", Inputs: []int{0}, Outputs: []int{1}}},
 	} {
 		_, err := New(plan(stages...), "j", 4, 2)

@@ -27,6 +27,8 @@ type Handover interface {
 	// Drive is Rescale for all requests, and for the goals that the newest plan in the log has; it tells
 	// its progress. The end of ctx ends it between two plans; the end of life, at once.
 	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	// Switch appends a plan that sets the grain of a stage, when no key group is on its way.
+	Switch(ctx context.Context, s Switch) error
 	// FinishStep waits until no key group is on its way, without a next step.
 	FinishStep(ctx context.Context) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.
@@ -100,6 +102,9 @@ func (t *task) plan(ctx context.Context, e *sharedlog.Entry) error {
 	if err := p.Parse(e.Data); err != nil {
 		return err
 	}
+	if e.LSN >= t.in.inbox.Position() { // else it is read again, and what came between has counted
+		t.setGrain(&p)
+	}
 	if err := t.moves.Reached(ctx, e.LSN, &p); err != nil || t.promise.Ended {
 		return err
 	}
@@ -138,7 +143,7 @@ type Entry struct {
 }
 
 // Enter starts the input of a task that is new in its stage. Its first commit must follow.
-func (e *Engine) Enter(n *Entry) error {
+func (e *Engine) Enter(ctx context.Context, n *Entry) error {
 	t := e.t
 	t.asked.enter = false // the log has the plan that names it
 	partitions := t.owned
@@ -147,7 +152,7 @@ func (e *Engine) Enter(n *Entry) error {
 	} else {
 		t.status.Position.Store(uint64(n.Position))
 	}
-	if err := t.chain.Open(partitions); err != nil {
+	if err := errors.Join(t.chain.Open(partitions), t.grainAt(ctx, n.Position)); err != nil {
 		return err
 	}
 	t.promise = progress.Promise{Time: n.Watermark}

@@ -135,6 +135,9 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 	if t.spec.Partitions == 0 { // a source has no position in the log, and cannot be behind there
 		t.status.Position.Store(uint64(position))
 	}
+	if err := t.grainAt(ctx, position); err != nil {
+		return err
+	}
 	t.in.inbox = t.cfg.Protocol.NewInbox(t.in.table, position, low)
 	t.in.inbox.Limit(t.cfg.HeldMemory)
 	if err := t.ready(low); err != nil {

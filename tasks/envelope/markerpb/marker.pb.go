@@ -967,7 +967,10 @@ type PlanStage struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Tasks uint32                 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// The owners of key groups 0, 1, 2 …, run by run.
-	Owners        []*Run `protobuf:"bytes,3,rep,name=owners,proto3" json:"owners,omitempty"`
+	Owners []*Run `protobuf:"bytes,3,rep,name=owners,proto3" json:"owners,omitempty"`
+	// Which keys share a clock from this record on; a plan that has it is of version 3. Without it they
+	// do as the stage began.
+	Grain         *Grain `protobuf:"bytes,5,opt,name=grain,proto3" json:"grain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1023,6 +1026,67 @@ func (x *PlanStage) GetOwners() []*Run {
 	return nil
 }
 
+func (x *PlanStage) GetGrain() *Grain {
+	if x != nil {
+		return x.Grain
+	}
+	return nil
+}
+
+type Grain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1: the clock of the task, 2: a clock for each key.
+	Kind uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How many ms clocks of keys are behind the newest item.
+	Delay         int64 `protobuf:"varint,3,opt,name=delay,proto3" json:"delay,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grain) Reset() {
+	*x = Grain{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grain) ProtoMessage() {}
+
+func (x *Grain) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grain.ProtoReflect.Descriptor instead.
+func (*Grain) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Grain) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Grain) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
 // The next count key groups belong to task.
 type Run struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1034,7 +1098,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1110,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1123,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Run) GetTask() uint32 {
@@ -1094,7 +1158,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1170,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1183,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{11}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Checkpoint) GetJob() string {
@@ -1172,7 +1236,7 @@ type CheckpointTask struct {
 
 func (x *CheckpointTask) Reset() {
 	*x = CheckpointTask{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1248,7 @@ func (x *CheckpointTask) String() string {
 func (*CheckpointTask) ProtoMessage() {}
 
 func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1261,7 @@ func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointTask.ProtoReflect.Descriptor instead.
 func (*CheckpointTask) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{12}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CheckpointTask) GetStage() uint32 {
@@ -1316,11 +1380,15 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
 	"PlanStream\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06groups\x18\x02 \x01(\rR\x06groups\"e\n" +
+	"\x06groups\x18\x02 \x01(\rR\x06groups\"\x95\x01\n" +
 	"\tPlanStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\rR\x05tasks\x12.\n" +
-	"\x06owners\x18\x03 \x03(\v2\x16.tailrace.tasks.v1.RunR\x06owners\"/\n" +
+	"\x06owners\x18\x03 \x03(\v2\x16.tailrace.tasks.v1.RunR\x06owners\x12.\n" +
+	"\x05grain\x18\x05 \x01(\v2\x18.tailrace.tasks.v1.GrainR\x05grain\"1\n" +
+	"\x05Grain\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x14\n" +
+	"\x05delay\x18\x03 \x01(\x03R\x05delay\"/\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\rR\x04task\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\x9d\x01\n" +
@@ -1349,7 +1417,7 @@ func file_tasks_envelope_markerpb_marker_proto_rawDescGZIP() []byte {
 	return file_tasks_envelope_markerpb_marker_proto_rawDescData
 }
 
-var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
 	(*Marker)(nil),         // 0: tailrace.tasks.v1.Marker
 	(*Release)(nil),        // 1: tailrace.tasks.v1.Release
@@ -1361,9 +1429,10 @@ var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
 	(*Move)(nil),           // 7: tailrace.tasks.v1.Move
 	(*PlanStream)(nil),     // 8: tailrace.tasks.v1.PlanStream
 	(*PlanStage)(nil),      // 9: tailrace.tasks.v1.PlanStage
-	(*Run)(nil),            // 10: tailrace.tasks.v1.Run
-	(*Checkpoint)(nil),     // 11: tailrace.tasks.v1.Checkpoint
-	(*CheckpointTask)(nil), // 12: tailrace.tasks.v1.CheckpointTask
+	(*Grain)(nil),          // 10: tailrace.tasks.v1.Grain
+	(*Run)(nil),            // 11: tailrace.tasks.v1.Run
+	(*Checkpoint)(nil),     // 12: tailrace.tasks.v1.Checkpoint
+	(*CheckpointTask)(nil), // 13: tailrace.tasks.v1.CheckpointTask
 }
 var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	2,  // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
@@ -1377,13 +1446,14 @@ var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	7,  // 8: tailrace.tasks.v1.Plan.moves:type_name -> tailrace.tasks.v1.Move
 	9,  // 9: tailrace.tasks.v1.Plan.goal:type_name -> tailrace.tasks.v1.PlanStage
 	2,  // 10: tailrace.tasks.v1.Move.groups:type_name -> tailrace.tasks.v1.Range
-	10, // 11: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	12, // 12: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	11, // 11: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	10, // 12: tailrace.tasks.v1.PlanStage.grain:type_name -> tailrace.tasks.v1.Grain
+	13, // 13: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }
@@ -1397,7 +1467,7 @@ func file_tasks_envelope_markerpb_marker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tasks_envelope_markerpb_marker_proto_rawDesc), len(file_tasks_envelope_markerpb_marker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
