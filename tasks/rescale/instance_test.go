@@ -33,6 +33,10 @@ type instance struct {
 	due     []progress.Held // they count at dueAt, and wait
 	dueAt   *logged
 	flight  [][]record // appended, and not ordered yet
+	// Of a stage that reads a source: the open partitions, and how many items of each are done. idle is what
+	// the next marker says.
+	open map[int]int
+	idle bool
 	// Without rule place: a plan that has been reached and is acted on later.
 	late      *Plan
 	lateTime  int64
@@ -55,6 +59,11 @@ func (w *world) begin(task int, zombie bool) *instance {
 		w: w, task: task, number: w.alive[task], time: minTime, told: w.tail(), tags: make([]bool, w.groups),
 		operator: operator{state: map[int]groupState{}, changed: map[int]map[int]bool{}},
 		follows:  map[int]sharedlog.LSN{}, table: progress.NewTable(map[uint32]uint32{0: 0}), absent: map[int]bool{},
+		open: map[int]int{},
+	}
+	newTask := New
+	if w.parts != nil {
+		newTask, in.table = NewSource, progress.NewTable(nil)
 	}
 	w.tasks[task] = in
 	last := w.newest(task)
@@ -90,7 +99,7 @@ func (w *world) begin(task int, zombie bool) *instance {
 			lastCore.Owned = owned(planAt(plans, lastCore.Plan).Owners, task)
 		}
 	}
-	core, effects, err := New(task, w.groups, lastCore, plans)
+	core, effects, err := newTask(task, w.groups, lastCore, plans)
 	if err != nil {
 		w.wrong("task %v: %v", in, err)
 		in.dead = true
@@ -119,7 +128,12 @@ func (w *world) begin(task int, zombie bool) *instance {
 		}
 	}
 	in.start(position, low)
-	w.event("%v begins at %d, owns %v", in, position, core.Owned(nil))
+	if w.parts != nil {
+		in.resume(last)
+		w.event("%v begins at time %s, reads %v", in, timeText(in.time), in.reads())
+	} else {
+		w.event("%v begins at %d, owns %v", in, position, core.Owned(nil))
+	}
 	in.commit(nil, false)
 	in.carry(effects)
 	in.advanceLater()
@@ -167,7 +181,7 @@ func (in *instance) start(position, low sharedlog.LSN) {
 
 // from opens the input at an LSN.
 func (in *instance) from(low sharedlog.LSN) {
-	if low < in.w.trimmed.data {
+	if in.w.parts == nil && low < in.w.trimmed.data {
 		in.trimmed("%v reads from %d, trimmed below %d", in, low, in.w.trimmed.data)
 	}
 	in.read = low
@@ -201,15 +215,20 @@ func (in *instance) carry(effects []Effect) {
 				in.later = append(in.later, *e)
 				continue
 			}
+			for _, next := range effects[i+1:] {
+				if in.w.parts != nil && next.Do == Take && e.Release == nil {
+					in.take(&next)
+				}
+			}
 			in.commit(e.Release, e.Leave)
 		case Follow:
 			in.w.event("%v follows task %d from %d", in, e.From, e.At)
-			if e.At < in.w.trimmed.tasks[e.From] && in.w.without != "giver" {
+			if in.w.parts == nil && e.At < in.w.trimmed.tasks[e.From] && in.w.without != "giver" {
 				in.trimmed("%v reads the task log of %d from %d, trimmed below %d", in, e.From, e.At, in.w.trimmed.tasks[e.From])
 			}
 			in.follows[e.From] = max(e.At, in.w.trimmed.tasks[e.From])
 			for _, m := range slices.Backward(in.w.marks[e.From]) {
-				if m.lsn < e.At {
+				if m.lsn < e.At && (in.w.parts == nil || m.lsn >= in.w.trimmed.tasks[e.From]) {
 					in.saw(e.From, m)
 					break
 				}
@@ -244,6 +263,10 @@ func (in *instance) carry(effects []Effect) {
 				}
 			}
 			in.start(e.Start.Position, e.Start.Low)
+			if in.w.parts != nil {
+				in.w.event("%v starts at time %s", in, timeText(in.time))
+				break
+			}
 			in.w.event("%v starts at %d", in, e.Start.Position)
 		case End:
 			in.time = maxTime
@@ -283,9 +306,9 @@ func (in *instance) commit(release *Release, leave bool) {
 		Marker: envelope.Marker{
 			Stage: stageKeys, Task: uint32(in.task), Instance: in.number, Commit: in.commits + 1,
 			Position: in.inbox.Position(), Low: in.inbox.Low(), Watermark: in.time,
-			Owned: in.core.Owned(nil), Seen: in.table.AppendSeen(nil), Ended: in.ended || leave,
+			Owned: in.core.Owned(nil), Seen: in.table.AppendSeen(nil), Ended: in.ended || leave, Left: leave, Idle: in.idle,
 		},
-		plan: in.core.Plan(), left: leave, changes: map[int]groupState{},
+		plan: in.core.Plan(), left: leave, changes: map[int]groupState{}, reads: maps.Clone(in.open),
 	}
 	for g, keys := range in.changed {
 		c := groupState{}
@@ -305,9 +328,14 @@ func (in *instance) commit(release *Release, leave bool) {
 				in.w.copies[copyName{g, r.Plan, 0}] = in.state[g].clone()
 			}
 			delete(in.state, g)
+			delete(in.open, g)
 		}
 		m.release = &r
-		in.w.event("%v releases %v by plan %d at %d", in, r.Groups, r.Plan, r.Position)
+		if in.w.parts != nil {
+			in.w.event("%v releases %v by plan %d at time %s", in, r.Groups, r.Plan, timeText(in.time))
+		} else {
+			in.w.event("%v releases %v by plan %d at %d", in, r.Groups, r.Plan, r.Position)
+		}
 	}
 	in.ended = m.Ended
 	var group []record
@@ -348,7 +376,11 @@ func (in *instance) ordered() bool {
 	}
 	in.w.append(group...)
 	if m != nil {
-		in.w.event("%v: marker %d at %d, position %d, time %s, owns %v%s", in, m.Commit, m.lsn, m.Position, timeText(m.Watermark), m.Owned, map[bool]string{true: ", ended"}[m.Ended])
+		place := fmt.Sprintf("position %d, ", m.Position)
+		if in.w.parts != nil {
+			place = map[bool]string{true: "idle, "}[m.Idle]
+		}
+		in.w.event("%v: marker %d at %d, %stime %s, owns %v%s", in, m.Commit, m.lsn, place, timeText(m.Watermark), m.Owned, map[bool]string{true: ", ended"}[m.Ended])
 	}
 	return true
 }
@@ -367,6 +399,9 @@ func timeText(w int64) string {
 func (in *instance) step() bool {
 	if in.dead || in.ended || in.inbox == nil || in.core.Holds() {
 		return false
+	}
+	if in.w.parts != nil {
+		return in.poll()
 	}
 	if in.late != nil {
 		if in.lateSteps--; in.lateSteps < 0 {
@@ -518,7 +553,11 @@ func (in *instance) clean() bool {
 	if in.dead || in.ended || in.inbox == nil || in.dueAt != nil || in.late != nil {
 		return false
 	}
-	effects := in.core.Clean(in.time)
+	time := in.time
+	if in.w.parts != nil && in.w.without == "ceiling" {
+		time = maxTime
+	}
+	effects := in.core.Clean(time)
 	in.carry(effects)
 	if !in.dead && !in.ended && in.at > 0 && !in.core.Holds() {
 		in.inbox.Done(in.at)
@@ -538,6 +577,10 @@ func (in *instance) tell() bool {
 	for ; in.told < in.w.tail(); in.told++ {
 		if p := in.w.at(in.told).plan; p != nil {
 			in.told++
+			if in.w.parts != nil && !in.core.Silent() {
+				in.carry(in.core.Reached(p, in.time))
+				return true
+			}
 			in.carry(in.core.Told(p))
 			return true
 		}
@@ -633,12 +676,13 @@ func (in *instance) release(at sharedlog.LSN) *logged {
 func (in *instance) saw(giver int, m *logged) {
 	seen := m.core()
 	seen.Ended = seen.Ended && in.w.without != "ended"
+	seen.Idle = seen.Idle && in.w.without != "idle"
 	in.carry(in.core.Saw(giver, seen, m.release))
 }
 
 // advanceLater moves event time when groups have come, if the input has been processed so far.
 func (in *instance) advanceLater() {
-	if !in.dead && !in.ended && in.inbox != nil && in.dueAt == nil && in.core.entry == nil {
+	if !in.dead && !in.ended && in.inbox != nil && in.dueAt == nil && in.core.entry == nil && in.w.parts == nil {
 		in.advance()
 	}
 }

@@ -23,6 +23,9 @@ type player struct {
 	wm    []int64
 	sends []int
 	pace  []int // of each task: out of 8 turns it takes that many
+	feeds []int // of each partition: how many times something happens to it
+	// mayIdle: partitions may be idle.
+	mayIdle bool
 }
 
 func newPlayer(protocol progress.Protocol, seed uint64, without string) *player {
@@ -30,6 +33,13 @@ func newPlayer(protocol progress.Protocol, seed uint64, without string) *player 
 	groups := 1 + r.IntN(5)
 	p := &player{r: r}
 	p.world = newWorld(protocol, groups, 1+r.IntN(min(groups, 4)), 1+r.IntN(2))
+	p.begins(without)
+	return p
+}
+
+// begins draws what differs from job to job.
+func (p *player) begins(without string) {
+	r := p.r
 	p.without = without
 	for range most {
 		p.pace = append(p.pace, 1+r.IntN(8))
@@ -38,7 +48,6 @@ func newPlayer(protocol progress.Protocol, seed uint64, without string) *player 
 	for i := range p.sends {
 		p.sends[i] = 4 + r.IntN(12) + r.IntN(2)*r.IntN(60)
 	}
-	return p
 }
 
 // send lets a source append a commit, or parts of it and die.
@@ -144,6 +153,10 @@ func (p *player) play() string {
 		}
 		switch n := p.r.IntN(100); {
 		case n < 6:
+			if p.parts != nil {
+				p.feed(p.r.IntN(len(p.parts)))
+				break
+			}
 			p.send(p.r.IntN(len(p.sources)))
 		case n < 10:
 			p.consume()
@@ -157,6 +170,8 @@ func (p *player) play() string {
 			p.newControl()
 		case n < 30:
 			p.trim()
+		case n < 31 && p.mayIdle && p.r.IntN(16) == 0:
+			p.settles()
 		case n < 32:
 			if task := p.r.IntN(most); crashes > 0 && p.tasks[task] != nil && p.member(task) {
 				crashes--
@@ -168,6 +183,13 @@ func (p *player) play() string {
 	}
 	p.rest(func() bool {
 		sent := false
+		for i := range p.parts {
+			for !p.parts[i].ended && p.r.IntN(2) == 0 {
+				p.feed(i)
+				sent = true
+			}
+			sent = sent || !p.parts[i].ended
+		}
 		for i := range p.sources {
 			for !p.sources[i].ended && p.r.IntN(2) == 0 {
 				p.send(i)
@@ -181,8 +203,7 @@ func (p *player) play() string {
 }
 
 // story plays a seed again and returns what happened.
-func story(protocol progress.Protocol, seed uint64, without string) string {
-	p := newPlayer(protocol, seed, without)
+func story(p *player) string {
 	p.say = func(format string, args ...any) {
 		fmt.Fprintf(&p.story, "%4d  "+format+"\n", append([]any{p.tail()}, args...)...)
 	}
@@ -209,7 +230,7 @@ func TestRandomJobs(t *testing.T) {
 		t.Run(protocol.Name(), func(t *testing.T) {
 			for seed := from; seed < from+n; seed++ {
 				if bad := newPlayer(protocol, seed, "").play(); bad != "" {
-					require.Fail(t, bad, "TAILRACE_SEED=%d\n%s", seed, story(protocol, seed, ""))
+					require.Fail(t, bad, "TAILRACE_SEED=%d\n%s", seed, story(newPlayer(protocol, seed, "")))
 				}
 			}
 		})

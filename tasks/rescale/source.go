@@ -18,7 +18,9 @@ import (
 //   - A receiver that waits is not idle, and no marker that says it is is a hold: consumers would let event
 //     time pass it, and with the giver's next marker pass what it is about to read.
 //   - A giver of which all partitions are idle advances its event time to the hold.
-//   - A receiver that has ended before it knew of the plan gets nothing: the giver keeps the partitions.
+//   - A receiver that has ended before it knew of the plan gets nothing: the giver keeps the partitions. A task
+//     that has read its partitions to the end is about to end, and acts on no plan: its hold would be the
+//     end of time, and an idle giver would advance to it.
 //
 // Tasks that exchange partitions do not wait for each other: of all holds one is the lowest, and a
 // task that has promised more releases at once.
@@ -62,6 +64,9 @@ func (o *outside) highest() int64 {
 
 // planned is Reached of a task that is at an event time.
 func (t *Task) planned(p *Plan, time int64) (effects []Effect) {
+	if time == maxTime {
+		return nil
+	}
 	if t.index < p.Tasks && !slices.ContainsFunc(p.Moves, func(m Move) bool { return m.From == t.index || m.To == t.index }) {
 		return nil // its markers stay readable by programs that do not move partitions
 	}

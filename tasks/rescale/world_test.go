@@ -25,6 +25,7 @@ type world struct {
 	groups   int
 	log      []record
 	sources  []*origin
+	parts    []*partition // that the stage reads; nil: it reads the stream of the sources
 	// alive is the number of the instance of each task of the stage that may append.
 	alive   []uint64
 	tasks   []*instance // by task; nil: none runs
@@ -46,6 +47,8 @@ type world struct {
 	}
 	// without is a rule that is not followed.
 	without string
+	// cuts decides whether a commit falls between the end of a task's time and that of the task; nil: none does.
+	cuts func() bool
 	// bad is what went wrong first.
 	bad string
 	// say receives what happens, nil: nothing does.
@@ -92,6 +95,7 @@ type logged struct {
 	left    bool
 	release *Release
 	changes map[int]groupState
+	reads   map[int]int // of a stage that reads a source: how many items of its partitions are done
 }
 
 // groupState is the state of a key group, by key. Values are not changed once they are shared.
@@ -118,6 +122,8 @@ func (g groupState) clone() groupState {
 	return c
 }
 
+// newWorld returns a job with so many sources; 0: the stage reads a source itself, whose partitions are
+// its key groups.
 func newWorld(protocol progress.Protocol, groups, tasks, sources int) *world {
 	w := &world{protocol: protocol, groups: groups, copies: map[copyName]groupState{}}
 	for range most {
@@ -125,8 +131,14 @@ func newWorld(protocol progress.Protocol, groups, tasks, sources int) *world {
 		w.trimmed.tasks = append(w.trimmed.tasks, 0)
 	}
 	owners := fresh(groups, tasks)
-	w.append(record{plan: &Plan{Number: 1, Tasks: tasks, Owners: owners}})
-	w.append(record{producers: &envelope.Producers{Stream: 0, Stage: 0, Tasks: sources}})
+	w.append(record{plan: &Plan{Number: 1, Tasks: tasks, Owners: owners, Source: sources == 0}})
+	if sources == 0 {
+		for range groups {
+			w.parts = append(w.parts, &partition{at: []int64{minTime}})
+		}
+	} else {
+		w.append(record{producers: &envelope.Producers{Stream: 0, Stage: 0, Tasks: sources}})
+	}
 	w.append(record{stream: 1, producers: &envelope.Producers{Stream: 1, Stage: stageKeys, Tasks: tasks}})
 	for i := range sources {
 		w.sources = append(w.sources, &origin{task: uint32(i), watermark: minTime})
@@ -303,7 +315,7 @@ func (w *world) planned() bool {
 func (w *world) appendPlan(d *Decision) *Plan {
 	group := []record{{plan: &d.Plans[0], goal: d.Goals[0]}}
 	if len(d.Producers) > 0 {
-		group = append(group, record{stream: 1, producers: &envelope.Producers{Stream: 1, Stage: stageKeys, Tasks: d.Plans[0].Tasks}})
+		group = append(group, record{stream: 1, producers: &envelope.Producers{Stream: 1, Stage: stageKeys, Tasks: d.Plans[0].Tasks, Plan: d.Plans[0].Number}})
 	}
 	at := len(w.log)
 	w.append(group...)
@@ -323,7 +335,7 @@ func movesText(moves []Move) (text string) {
 }
 
 func (m *logged) core() *Marker {
-	return &Marker{LSN: m.lsn, Position: m.Position, Watermark: m.Watermark, Owned: m.Owned, Plan: m.plan, Ended: m.Ended, Left: m.left}
+	return &Marker{LSN: m.lsn, Position: m.Position, Watermark: m.Watermark, Owned: m.Owned, Plan: m.plan, Ended: m.Ended, Left: m.left, Idle: m.Idle}
 }
 
 // trim removes what no task can read again.
@@ -339,6 +351,7 @@ func (w *world) trim() {
 		case w.without == "members" && (m == nil || task >= p.Tasks):
 		case m == nil || m.left: // it starts at what a release says
 			data, plans = 0, 0
+		case w.parts != nil: // it reads plans up to the tail, and no input
 		default:
 			data, plans = min(data, m.Low), min(plans, m.Low)
 		}
@@ -436,6 +449,7 @@ type consumer struct {
 	// What it knows of its producers' promises.
 	promised  map[uint32]int64
 	over      map[uint32]bool
+	idle      map[uint32]bool
 	watermark int64
 }
 
@@ -443,7 +457,7 @@ func newConsumer(w *world) consumer {
 	table := progress.NewTable(map[uint32]uint32{1: stageKeys})
 	return consumer{
 		table: table, inbox: w.protocol.NewInbox(table, 1, 1), read: 1,
-		promised: map[uint32]int64{}, over: map[uint32]bool{}, watermark: minTime,
+		promised: map[uint32]int64{}, over: map[uint32]bool{}, idle: map[uint32]bool{}, watermark: minTime,
 	}
 }
 
@@ -462,7 +476,7 @@ func (w *world) consume() bool {
 		}
 		for i := range uint32(r.producers.Tasks) {
 			if _, ok := c.promised[i]; (!ok || c.over[i]) && (w.without != "hold" || r.lsn < 4) {
-				c.promised[i], c.over[i] = c.watermark, false
+				c.promised[i], c.over[i], c.idle[i] = c.watermark, false, false
 			}
 		}
 		for i := range c.promised {
@@ -493,14 +507,18 @@ func (w *world) consume() bool {
 			if !ok {
 				promised = minTime
 			}
-			c.promised[m.Task], c.over[m.Task] = max(promised, m.Watermark), m.Ended
-			low, open := maxTime, len(c.promised) == 0
+			c.promised[m.Task], c.over[m.Task], c.idle[m.Task] = max(promised, m.Watermark), m.Ended, m.Idle
+			low, open, idle := maxTime, false, false
 			for i, p := range c.promised {
-				if !c.over[i] {
+				switch {
+				case c.over[i]:
+				case c.idle[i] && p < maxTime:
+					idle = true
+				default:
 					low, open = min(low, p), true
 				}
 			}
-			if open || len(c.promised) > 0 {
+			if open || !idle {
 				c.watermark = max(c.watermark, low)
 			}
 		}
@@ -513,7 +531,7 @@ func (w *world) consume() bool {
 
 func (w *world) count(rows []row, task uint32) {
 	for _, r := range rows {
-		if r.time < w.reader.watermark {
+		if r.time < w.reader.watermark && !w.mayBeLate(r.key) {
 			w.wrong("late: row %s of key %d by task %d has time %d, the consumer is at %d", r.what, r.key, task, r.time, w.reader.watermark)
 		}
 		w.reader.rows = append(w.reader.rows, r)
@@ -524,6 +542,9 @@ func lsnBytes(lsn sharedlog.LSN) []byte { return []byte{byte(lsn)} }
 
 // twin returns the rows of one task that owns all key groups, and never dies.
 func (w *world) twin() (rows []row) {
+	if w.parts != nil {
+		return w.readAll()
+	}
 	table := progress.NewTable(map[uint32]uint32{0: 0})
 	inbox := w.protocol.NewInbox(table, 1, 1)
 	op := operator{state: map[int]groupState{}, changed: map[int]map[int]bool{}}
