@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // clocks is a job whose rows are the clock readings of its function, one for each item.
@@ -77,6 +79,57 @@ func TestClockDoesNotGoBack(t *testing.T) {
 				require.GreaterOrEqual(t, r, fmt.Sprint(ahead.UnixMilli()), "the clock has gone back")
 			}
 			require.Contains(t, said.String(), "the clock is behind")
+		})
+	}
+}
+
+// A task takes over key groups from one whose machine is an hour ahead: for the functions of their keys time
+// does not go back.
+func TestClockOfAGiver(t *testing.T) {
+	const items, first, byKey = 400, 200, 1
+	var in []optest.Timed[int64]
+	for i := range int64(items) {
+		in = append(in, optest.At(i, i%20))
+	}
+	for i, protocol := range []string{"fused", "marker", "fused", "marker"} {
+		ahead := i / 2
+		t.Run(fmt.Sprint(protocol, ", process ", ahead, " is ahead"), func(t *testing.T) {
+			job := operators.NewJob("clocks")
+			g := gate{optest.Items(0, in), new(atomic.Bool), first}
+			keyed := operators.KeyBy(operators.FromSource(job, "keys", g, serde.Int64), "by-key", serde.Int64, func(k *int64) int64 { return *k })
+			told := operators.Process(keyed, "told", func(c *operators.Context[int64, int64]) operators.Handler[int64] {
+				return operators.Handler[int64]{Item: func(*int64) { c.Emit(c.Now(), c.Time()) }}
+			})
+			var mu sync.Mutex
+			seen, n := map[int64]int64{}, 0
+			operators.ToSink(told, "out", operators.FuncSink(func(b *operators.Batch[operators.KV[int64, int64]]) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, r := range b.Items {
+					if r.Value < seen[r.Key] {
+						t.Errorf("the clock of key %d has gone back from %d to %d", r.Key, seen[r.Key], r.Value)
+					}
+					seen[r.Key] = r.Value
+					n++
+				}
+				return nil
+			}))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			f := fleetOf(t, plan, tasks.Options{Protocol: protocol}, func(l *link) {
+				if l.me == ahead {
+					l.clock = func() time.Time { return time.Now().Add(time.Hour) }
+				}
+			})
+			require.Eventually(t, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return n == first
+			}, time.Minute, time.Millisecond)
+			require.NoError(t, f.drive(t.Context(), []rescale.Request{{Stage: "by-key", Tasks: 1}}, func(*rescale.Progress) {}))
+			g.open.Store(true)
+			f.end()
+			require.Equal(t, items, n)
 		})
 	}
 }

@@ -40,9 +40,10 @@ type link struct {
 	receive func(b []byte) ([]byte, error)
 	// send is called with each message that the one who has opened a stream sends; nil: nothing happens to them.
 	send func(b []byte) []byte
-	// log and store, if they are set, are the executor's.
+	// log, store and clock, if they are set, are the executor's.
 	log   sharedlog.Log
 	store checkpoint.Store
+	clock func() time.Time
 }
 
 func (l *link) Address() string { return strconv.Itoa(l.me) }

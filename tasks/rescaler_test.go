@@ -85,6 +85,9 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 			if l.log != nil {
 				log = l.log
 			}
+			if l.clock != nil {
+				o.Clock = l.clock
+			}
 			if l.store != nil {
 				o.Checkpoints, o.SnapshotInterval = l.store, time.Millisecond
 			}

@@ -384,7 +384,7 @@ func (m *mover) receive(ctx context.Context, takes []rescale.Effect, fresh bool)
 	for i := range takes {
 		if take := &takes[i]; take.Do == rescale.Take {
 			a := m.arrives(take)
-			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: a.marker.Snapshot, Kept: a.marker.Kept, Whole: a.whole, Positions: a.marker.Positions})
+			all = append(all, runtime.Received{Groups: take.Groups, Snapshot: a.marker.Snapshot, Kept: a.marker.Kept, Whole: a.whole, Positions: a.marker.Positions, Clock: a.marker.Clock})
 		}
 	}
 	return m.e.Receive(ctx, all, fresh)

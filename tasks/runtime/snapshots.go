@@ -62,6 +62,8 @@ type Received struct {
 	Whole          <-chan struct{}
 	// Positions are those of the giver's marker, if the groups are partitions of a source.
 	Positions []envelope.Position
+	// Clock is what the giver's wall-clock timers have fired up to.
+	Clock int64
 }
 
 // Receive makes the commit by which the task takes over key groups from other tasks. Its snapshots
@@ -74,6 +76,7 @@ func (e *Engine) Receive(ctx context.Context, all []Received, fresh bool) error 
 		t.snaps.joining = map[int]*snapshot.Receipt{}
 	}
 	for i, r := range all {
+		t.restoreClock(r.Clock)
 		t.snaps.received(r, fresh && i == 0)
 		for _, g := range r.Groups {
 			t.snaps.joining[g] = new(snapshot.Receipt)
