@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -414,13 +415,12 @@ func (w *worker) gauges(r *prometheus.Registry) {
 			} {
 				emit(name, v, at...)
 			}
-			if m := t.Moved; m != nil {
-				emit("groups_taken_total", float64(m.Given+m.Copied+m.Fetched+m.Restored), at...)
-				emit("groups_restored_total", float64(m.Restored), at...)
-				emit("sub_groups_demanded_total", float64(m.Demand.SubGroups), at...)
-				emit("state_fetched_bytes_total", float64(m.Bytes), at...)
-				emit("records_waited_total", float64(m.Waits.Total()), at...)
-			}
+			m := cmp.Or(t.Moved, new(tasks.Moved))
+			emit("groups_taken_total", float64(m.Given+m.Copied+m.Fetched+m.Restored), at...)
+			emit("groups_restored_total", float64(m.Restored), at...)
+			emit("sub_groups_demanded_total", float64(m.Demand.SubGroups), at...)
+			emit("state_fetched_bytes_total", float64(m.Bytes), at...)
+			emit("records_waited_total", float64(m.Waits.Total()), at...)
 			if s := t.Snapshots; s != nil {
 				emit("snapshots_total", float64(s.Made), at...)
 				if !s.Time.IsZero() {
