@@ -171,7 +171,7 @@ func (p *player) play() string {
 		case n < 30:
 			p.trim()
 		case n < 31 && p.mayIdle && p.r.IntN(16) == 0:
-			p.settles()
+			p.comesToRest()
 		case n < 32:
 			if task := p.r.IntN(most); crashes > 0 && p.tasks[task] != nil && p.member(task) {
 				crashes--

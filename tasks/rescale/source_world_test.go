@@ -191,9 +191,9 @@ func (in *instance) polled() (did bool) {
 	return did
 }
 
-// settles lets all parties do what there is to do while nothing comes from the source, and all partitions
+// comesToRest lets all parties do what there is to do while nothing comes from the source, and all partitions
 // are idle. The step of the newest plan must then be done: nothing waits for what may never come.
-func (w *world) settles() {
+func (w *world) comesToRest() {
 	for _, p := range w.parts {
 		p.idle, p.idled = p.idle || !p.ended, true
 	}
