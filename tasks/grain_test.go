@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -176,61 +175,34 @@ func TestSwitchedOverCrashes(t *testing.T) {
 				if rng.IntN(3) > 0 {
 					o.Checkpoints, o.SnapshotInterval = storetest.NewMem(), time.Millisecond
 				}
-				faults := 0
 				var l *layout.Layout
-				for life := 0; ; life++ {
+				overCrashes(t, rng, 8000, func() *tasks.Job {
 					job, err := tasks.Start(t.Context(), log, autos(t, file, optest.Items(delay, w.parts...)), o)
 					require.NoError(t, err)
 					l = job.Layout()
-					var plans sync.WaitGroup
-					plans.Go(func() {
-						goals := rand.New(rand.NewPCG(seed, uint64(life)))
-						for {
-							r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3), Mode: aMode(goals)}
-							if _, err := job.Rescale(t.Context(), r); err != nil {
-								return
-							}
-						}
-					})
-					plans.Go(func() {
-						grains := rand.New(rand.NewPCG(seed, uint64(100+life)))
-						for {
-							g := tasks.Grain{PerKey: grains.IntN(3) > 0, Delay: delay + grains.Int64N(2)*500}
-							if short {
-								g.Delay = grains.Int64N(2) * delay / 2
-							}
-							if err := job.SwitchGrain(t.Context(), tasks.SwitchGrain{Stage: "by-key", Grain: g}); err != nil {
-								require.ErrorIs(t, err, tasks.ErrEnded)
-								return
-							}
-							switches.Add(1)
-						}
-					})
-					stop := life < 3
-					for at := 0; stop && !ended(job); {
-						at += rng.IntN(8000)
-						for !ended(job) && items(job, "keys") < at {
-							runtime.Gosched()
-						}
-						if rng.IntN(3) == 0 {
-							break
-						}
-						status := job.Status()
-						if s := status[rng.IntN(len(status))]; s.Stage != "out" {
-							_, _ = job.Fail(t.Context(), slices.IndexFunc(l.Plan.Stages, func(x exec.StageSpec) bool { return x.Name == s.Stage }), s.Task)
-							faults++
+					return job
+				}, func(job *tasks.Job, life int) {
+					goals := rand.New(rand.NewPCG(seed, uint64(life)))
+					for {
+						r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3), Mode: aMode(goals)}
+						if _, err := job.Rescale(t.Context(), r); err != nil {
+							return
 						}
 					}
-					if stop && !ended(job) {
-						job.Stop()
-						plans.Wait()
-						faults++
-						continue
+				}, func(job *tasks.Job, life int) {
+					grains := rand.New(rand.NewPCG(seed, uint64(100+life)))
+					for {
+						g := tasks.Grain{PerKey: grains.IntN(3) > 0, Delay: delay + grains.Int64N(2)*500}
+						if short {
+							g.Delay = grains.Int64N(2) * delay / 2
+						}
+						if err := job.SwitchGrain(t.Context(), tasks.SwitchGrain{Stage: "by-key", Grain: g}); err != nil {
+							require.ErrorIs(t, err, tasks.ErrEnded)
+							return
+						}
+						switches.Add(1)
 					}
-					require.NoError(t, job.Wait())
-					plans.Wait()
-					break
-				}
+				})
 				want := w.want
 				if short {
 					var n int
@@ -238,7 +210,6 @@ func TestSwitchedOverCrashes(t *testing.T) {
 					late.Add(int64(n))
 				}
 				sameRows(t, want, lines(t, file))
-				t.Log(faults, "faults")
 			})
 		}
 	})

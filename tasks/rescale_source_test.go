@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -114,62 +111,34 @@ func TestSourceRescaledOverCrashes(t *testing.T) {
 				if rng.IntN(3) > 0 {
 					o.Checkpoints, o.SnapshotInterval = storetest.NewMem(), time.Millisecond
 				}
-				faults := 0
-				for life := 0; ; life++ {
+				overCrashes(t, rng, 12_000, func() *tasks.Job {
 					job, err := tasks.Start(t.Context(), log, plan, o)
 					require.NoError(t, err)
+					return job
+				}, func(job *tasks.Job, life int) {
 					goals := rand.New(rand.NewPCG(seed, uint64(life)))
-					var rescales sync.WaitGroup
-					rescales.Go(func() {
-						done := 0
-						for {
-							r := tasks.Rescale{Stage: "keys", Tasks: 1 + goals.IntN(parts), Batch: goals.IntN(3), Mode: aMode(goals)}
-							if r.Mode == rescale.ModeRestart { // refused
-								r.Mode = rescale.ModeMove
-							}
-							if goals.IntN(2) == 0 { // tasks that stay exchange partitions
-								r.Owners = make([]int, parts)
-								for g, k := range goals.Perm(parts) {
-									r.Owners[g] = k % r.Tasks
-								}
-							}
-							if _, err := job.Rescale(t.Context(), r); err != nil {
-								t.Logf("after %d rescales: %v", done, err)
-								return
-							}
-							rescaled.Add(1)
-							if done++; done == 3 {
-								open.Store(true)
+					for done := 0; ; {
+						r := tasks.Rescale{Stage: "keys", Tasks: 1 + goals.IntN(parts), Batch: goals.IntN(3), Mode: aMode(goals)}
+						if r.Mode == rescale.ModeRestart { // refused
+							r.Mode = rescale.ModeMove
+						}
+						if goals.IntN(2) == 0 { // tasks that stay exchange partitions
+							r.Owners = make([]int, parts)
+							for g, k := range goals.Perm(parts) {
+								r.Owners[g] = k % r.Tasks
 							}
 						}
-					})
-					stop := life < 3 && rng.IntN(4) > 0
-					for at := 0; !ended(job); {
-						at += rng.IntN(12_000)
-						for !ended(job) && items(job, "keys") < at {
-							runtime.Gosched()
+						if _, err := job.Rescale(t.Context(), r); err != nil {
+							t.Logf("after %d rescales: %v", done, err)
+							return
 						}
-						if stop && rng.IntN(3) == 0 || faults > 20 {
-							break
-						}
-						status := job.Status()
-						if s := status[rng.IntN(len(status))]; s.Stage != "out" {
-							_, _ = job.Fail(t.Context(), slices.IndexFunc(job.Layout().Plan.Stages, func(x exec.StageSpec) bool { return x.Name == s.Stage }), s.Task)
-							faults++
+						rescaled.Add(1)
+						if done++; done == 3 {
+							open.Store(true)
 						}
 					}
-					if stop && !ended(job) {
-						job.Stop()
-						rescales.Wait()
-						faults++
-						continue
-					}
-					require.NoError(t, job.Wait())
-					rescales.Wait()
-					break
-				}
+				})
 				sameRows(t, w.want, lines(t, file))
-				t.Log(faults, "faults")
 			})
 		}
 	})

@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
@@ -92,62 +88,26 @@ func TestRescaledOverCrashes(t *testing.T) {
 			if seed%3 == 2 {
 				o.State = onDisk(t)
 			}
-			faults := 0
-			for life := 0; ; life++ {
+			overCrashes(t, rng, 12_000, func() *tasks.Job {
 				job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
 				require.NoError(t, err)
+				return job
+			}, func(job *tasks.Job, life int) {
 				goals := rand.New(rand.NewPCG(seed, uint64(life)))
-				var rescales sync.WaitGroup
-				rescales.Go(func() {
-					for {
-						r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3), Mode: aMode(goals)}
-						if _, err := job.Rescale(t.Context(), r); err != nil {
-							return
-						}
-					}
-				})
-				stop := life < 3
-				for at := 0; stop && !ended(job); {
-					at += rng.IntN(12_000)
-					for !ended(job) && items(job, "keys") < at {
-						runtime.Gosched()
-					}
-					if rng.IntN(3) == 0 {
-						break
-					}
-					status := job.Status()
-					if s := status[rng.IntN(len(status))]; s.Stage != "out" {
-						_, _ = job.Fail(t.Context(), slices.IndexFunc(job.Layout().Plan.Stages, func(x exec.StageSpec) bool { return x.Name == s.Stage }), s.Task)
-						faults++
+				for {
+					r := tasks.Rescale{Stage: "by-key", Tasks: 1 + goals.IntN(8), Batch: goals.IntN(3), Mode: aMode(goals)}
+					if _, err := job.Rescale(t.Context(), r); err != nil {
+						return
 					}
 				}
-				if stop && !ended(job) {
-					job.Stop()
-					rescales.Wait()
-					faults++
-					continue
-				}
-				require.NoError(t, job.Wait())
-				rescales.Wait()
-				break
-			}
+			})
 			sameRows(t, w.want, lines(t, file))
-			t.Log(faults, "faults")
 		})
 	}
 }
 
 // aMode returns any mode: the rows are the same under all.
 func aMode(rng *rand.Rand) string { return rescale.Modes[rng.IntN(len(rescale.Modes))].Name }
-
-func ended(job *tasks.Job) bool {
-	select {
-	case <-job.Done():
-		return true
-	default:
-		return false
-	}
-}
 
 // Sources that may not be far ahead of their consumers do not wait for tasks that have left.
 func TestRescaledWithLead(t *testing.T) {
