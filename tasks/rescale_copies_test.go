@@ -156,6 +156,7 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 		{name: "items of other groups come along", receive: func() func([]byte) ([]byte, error) {
 			var mu sync.Mutex
 			var before []byte
+			var total int // of before, if it is a part
 			return func(b []byte) ([]byte, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -165,11 +166,10 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 				} else if err == nil && f.Kind == copies.Parts {
 					b = changed(&f, func(p *copies.Part) {
 						if len(p.Items) > 0 && len(before) > 0 {
-							p.Total++
+							p.Total += total
 							p.Items = slices.Concat(before, p.Items)
-						}
-						if p.Total == 1 {
-							before = p.Items
+						} else if len(p.Items) > 0 {
+							before, total = p.Items, p.Total
 						}
 					})
 				}
