@@ -105,11 +105,11 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 	l := r.running.Layout()
 	var stages []int
 	for s := range l.Plan.Stages {
-		if spec := &l.Plan.Stages[s]; len(spec.Inputs) > 0 && !spec.Sink {
+		if spec := &l.Plan.Stages[s]; (len(spec.Inputs) > 0 || spec.Partitions > 1) && !spec.Sink {
 			stages = append(stages, s)
 		}
 	}
-	if len(stages) == 0 || r.settings.Home != "" || r.settings.Protocol != "fused" && r.settings.Protocol != "marker" {
+	if len(stages) == 0 || r.settings.Protocol != "fused" && r.settings.Protocol != "marker" {
 		r.played.Skipped++
 		return
 	}

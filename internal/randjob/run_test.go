@@ -256,11 +256,16 @@ func (r *run) open() error {
 		r.store = processStore{r.process, p}
 		r.closers = append(r.closers, p.Close)
 	}
-	if s.Home == "pebble" {
+	if s.Home != "" {
 		if r.home, err = state.OpenPebble(filepath.Join(r.dir, "home"), 1<<20); err != nil {
 			return err
 		}
 		r.closers = append(r.closers, r.home.Close)
+		if s.Home != "pebble" { // others share the memory
+			for i, others := 0, r.home.Task(); i < 1<<12; i++ {
+				others.Table(i).Limit()
+			}
+		}
 	}
 	return nil
 }

@@ -163,8 +163,8 @@ func (p *PaneClock[K]) end() {
 // No scan is interrupted: event time stands until a task has all of its groups.
 func (p *PaneClock[K]) restoredDisk(of []bool) {
 	s := p.disk
-	some := s.done > exec.MinTime // the table is in use
 	seen := make([]bool, s.ends.Groups)
+	some := s.done > exec.MinTime || s.others(of) // the table is in use
 	for i := range s.ends.All {
 		for g, n := range s.ends.All[i].By {
 			if n == 0 || seen[g] || !of[g] {
@@ -180,6 +180,19 @@ func (p *PaneClock[K]) restoredDisk(of []bool) {
 			}
 		}
 	}
+}
+
+// others reports whether there are panes of groups other than those of which of says that they are meant. A task that is new
+// in its stage may have made some, before event time moved in it for the first time.
+func (s *paneScan[K]) others(of []bool) bool {
+	for i := range s.ends.All {
+		for g, n := range s.ends.All[i].By {
+			if n > 0 && !of[g] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // dropGroupDisk removes what is due of a key group that has moved away.

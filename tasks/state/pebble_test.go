@@ -285,42 +285,44 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 		}
 		w = to
 	}
-	advance(w, 0)
-	t.Repeat(map[string]func(*rapid.T){
-		"items": func(t *rapid.T) {
-			input := rapid.IntRange(0, len(spec.Inputs)-1).Draw(t, "input")
-			by := map[int][]byte{}
-			n, last := map[int]int{}, map[int]int64{}
-			for range rapid.IntRange(1, 20).Draw(t, "n") {
-				x := note{fmt.Sprint("key-", rapid.IntRange(0, 9).Draw(t, "key")), rapid.Int64Range(1, 9).Draw(t, "value")}
-				at := w + rapid.Int64Range(-30, 30).Draw(t, "time")
-				key := serde.String.Append(nil, &x.Key)
-				g := exec.GroupOf(exec.HashKey(key), groups)
-				by[g] = noteSerde.Append(append(serde.AppendInt64(by[g], at-last[g]), key...), &x)
-				n[g], last[g] = n[g]+1, at
-			}
-			for g := range groups {
-				if n[g] > 0 {
-					payload := bytes.Clone(by[g])
-					units := rapid.IntRange(0, n[g]).Draw(t, "units")
-					in := exec.In{Input: input, Group: g, Items: n[g]}
-					for all := false; !all; {
-						all = true
-						var did exec.Did
-						both(func(h half) {
-							var err error
-							did, err = h.Process(&in, payload, exec.Budget{Units: units})
-							require.NoError(t, err)
-							all = all && did.All
-						})
-						in.Done += did.Units
-						if !all {
-							commit()
-						}
+	// items processes items of the key groups that a task has.
+	items := func(t *rapid.T, has func(group int) bool) {
+		input := rapid.IntRange(0, len(spec.Inputs)-1).Draw(t, "input")
+		by := map[int][]byte{}
+		n, last := map[int]int{}, map[int]int64{}
+		for range rapid.IntRange(1, 20).Draw(t, "n") {
+			x := note{fmt.Sprint("key-", rapid.IntRange(0, 9).Draw(t, "key")), rapid.Int64Range(1, 9).Draw(t, "value")}
+			at := w + rapid.Int64Range(-30, 30).Draw(t, "time")
+			key := serde.String.Append(nil, &x.Key)
+			g := exec.GroupOf(exec.HashKey(key), groups)
+			by[g] = noteSerde.Append(append(serde.AppendInt64(by[g], at-last[g]), key...), &x)
+			n[g], last[g] = n[g]+1, at
+		}
+		for g := range groups {
+			if n[g] > 0 && has(g) {
+				payload := bytes.Clone(by[g])
+				units := rapid.IntRange(0, n[g]).Draw(t, "units")
+				in := exec.In{Input: input, Group: g, Items: n[g]}
+				for all := false; !all; {
+					all = true
+					var did exec.Did
+					both(func(h half) {
+						var err error
+						did, err = h.Process(&in, payload, exec.Budget{Units: units})
+						require.NoError(t, err)
+						all = all && did.All
+					})
+					in.Done += did.Units
+					if !all {
+						commit()
 					}
 				}
 			}
-		},
+		}
+	}
+	advance(w, 0)
+	t.Repeat(map[string]func(*rapid.T){
+		"items": func(t *rapid.T) { items(t, func(int) bool { return true }) },
 		"advance": func(t *rapid.T) {
 			advance(w+rapid.Int64Range(1, 25).Draw(t, "by"), rapid.SampledFrom([]int{0, 1, 200}).Draw(t, "budget"))
 		},
@@ -371,6 +373,34 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 				}
 			})
 			both(func(h half) { h.Stand(exec.Bounds{Time: w}) })
+		},
+		"take all groups as a newcomer, one after the other": func(t *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(t, "one in four") > 0 {
+				return
+			}
+			commit()
+			begin()
+			var has []int
+			for _, g := range rapid.Permutation([]int{0, 1, 2, 3}).Draw(t, "order") {
+				var keys []string
+				for k := range state {
+					if k[0] == byte(g) {
+						keys = append(keys, k)
+					}
+				}
+				slices.Sort(keys)
+				both(func(h half) {
+					for _, k := range keys {
+						require.NoError(t, h.Tables()[k[1]].Apply(g, 1, []byte(k[2:]), bytes.Clone(state[k])))
+					}
+					for _, table := range h.Tables() {
+						require.NoError(t, table.Restored([]int{g}))
+					}
+					h.Stand(exec.Bounds{Time: w})
+				})
+				has = append(has, g)
+				items(t, func(g int) bool { return slices.Contains(has, g) })
+			}
 		},
 		"restore": func(t *rapid.T) {
 			if rapid.IntRange(0, 3).Draw(t, "one in four") > 0 {

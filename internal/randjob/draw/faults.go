@@ -23,7 +23,7 @@ func (d *drawing) settings() {
 	s.SegmentBytes = pick(d, int64(16<<10), 64<<10, 64<<10, 1<<20)
 	s.Fsync = pick(d, "interval", "interval", "always", "never")
 	s.Store = pick(d, "memory", "memory", "memory", "pebble", "")
-	s.Home = pick(d, "", "", "pebble")
+	s.Home = pick(d, "", "", "pebble", "pebble, no memory")
 	s.Lead = pick(d, int64(0), 0, 2<<10)
 	if capable(s.Protocol).Together {
 		s.Store = pick(d, "memory", "memory", "pebble")
@@ -80,7 +80,7 @@ func (d *drawing) faults() {
 		if d.chance(8) {
 			f.Kind = model.KillAt
 		}
-		if capable(s.Protocol).Rescales && s.Home == "" && d.chance(40) {
+		if capable(s.Protocol).Rescales && d.chance(40) {
 			f.Kind, f.Stage, f.Task = model.Rescale, d.rng.IntN(8), d.rng.IntN(5)
 		}
 		together := capable(s.Protocol).Together
@@ -111,7 +111,7 @@ func (d *drawing) faults() {
 			to := s
 			to.Protocol = pick(d, "fused", "marker", "txn")
 			to.Parallelism = pick(d, 1, 2, 3, 4)
-			to.Home = pick(d, "", "pebble")
+			to.Home = pick(d, "", "pebble", "pebble, no memory")
 			to.Standbys = d.rng.IntN(2)
 			f.Settings, f.NewLog = &to, d.chance(50)
 			s = to

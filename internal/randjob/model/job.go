@@ -199,7 +199,7 @@ type Settings struct {
 	CommitBytes, InFlight         int
 	Lead, SegmentBytes            int64
 	// Fsync is the log's setting, Store where snapshots go (none, memory, pebble), Home
-	// where state lives (memory, pebble).
+	// where state lives (memory, pebble; "pebble, no memory": each table has next to none).
 	Fsync, Store, Home string
 	Standbys           int
 }
