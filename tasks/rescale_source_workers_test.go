@@ -201,19 +201,22 @@ func TestSourceThatDoesNotKnowThePlan(t *testing.T) {
 			var drive sync.WaitGroup
 			var last *rescale.Progress
 			drive.Go(func() {
-				err := f.drive(t.Context(), []rescale.Request{{Stage: "keys", Tasks: 2, Owners: c.owners}}, func(p *rescale.Progress) {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				err := f.drive(ctx, []rescale.Request{{Stage: "keys", Tasks: 2, Owners: c.owners}}, func(p *rescale.Progress) {
 					if last = p; len(p.Stages) > 0 && p.Stages[0].Moved > 0 {
 						once.Do(func() { close(planned) })
 					}
 				})
 				if err != nil {
-					t.Error(err)
+					t.Errorf("the rescale does not end, as of a task that never learns of the plan: %v", err)
 				}
 			})
 			<-planned
 			if c.late {
 				f.follow(0)
 				drive.Wait()
+				require.False(t, t.Failed())
 				require.Len(t, last.Done, 1)
 				require.Equal(t, 1, last.Done[0].Result.GroupsMoved)
 				for task := range 2 {
