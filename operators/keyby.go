@@ -1,9 +1,11 @@
 package operators
 
 import (
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // KeyBy repartitions a flow: each item goes, through the stream of this name, to the task that owns
@@ -32,6 +34,11 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 			return nil
 		}
 	})
+	if out.grain.Kind == exec.GrainAuto {
+		out.measure = func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[KV[K, T]] {
+			return chain.Measure(c, state.Hasher(keys), next)
+		}
+	}
 	return KeyedStream[K, T]{n: out, keys: keys, vals: n.sd}
 }
 

@@ -36,7 +36,11 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	out.origin = n.origin
 	setGrain(out, name, id, &o)
 	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain.Chain) chain.SectionReader {
-		return chain.NewReader(name, sd, out.emitter(c))
+		next := out.emitter(c)
+		if out.measure != nil {
+			next = out.measure(c, next)
+		}
+		return chain.NewReader(name, sd, next)
 	}})
 	return out
 }

@@ -48,6 +48,8 @@ type node[T any] struct {
 	sd    serde.Serde[T] // nil: unknown so far
 	op    *identity      // the operator with state that items come from, nil: none
 	origin
+	// measure, if not nil, builds what measures the items that come to the node by a stream, and passes them on.
+	measure func(c *chain.Chain, next chain.Emit[T]) chain.Emit[T]
 	// subs builds the consumers of one chain, in the order of their building.
 	subs []func(c *chain.Chain) chain.Emit[T]
 }

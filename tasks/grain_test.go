@@ -167,7 +167,7 @@ func TestSwitchedOverCrashes(t *testing.T) {
 				log := mem.New(mem.Options{})
 				o := tasks.Options{
 					Parallelism: 1 + rng.IntN(3), Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: []string{"fused", "marker"}[seed%2],
-					Standbys: rng.IntN(2),
+					Standbys: rng.IntN(2), GrainInterval: -1,
 				}
 				if !short {
 					o.TrimBytes, o.TrimInterval = 1, time.Millisecond
@@ -228,7 +228,7 @@ func TestGrainOfTasksThatBegin(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "out")
 				log := mem.New(mem.Options{})
 				g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 2000}
-				o := tasks.Options{Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol}
+				o := tasks.Options{Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, GrainInterval: -1}
 				job, err := tasks.Start(t.Context(), log, autos(t, file, g), o)
 				require.NoError(t, err)
 				require.NoError(t, job.SwitchGrain(t.Context(), toKey))
@@ -299,7 +299,7 @@ func newStuck(t *testing.T, o tasks.Options, first ...tasks.SwitchGrain) *stuck 
 		}
 		return true
 	})
-	o.Parallelism, o.Groups, o.CommitInterval, o.Logger = 1, 8, time.Millisecond, quiet
+	o.Parallelism, o.Groups, o.CommitInterval, o.Logger, o.GrainInterval = 1, 8, time.Millisecond, quiet, -1
 	job, err := tasks.Start(t.Context(), j.log, plan, o)
 	require.NoError(t, err)
 	j.Job, j.goes, j.rest = job, sync.OnceFunc(func() { close(goes) }), open[0]

@@ -107,6 +107,9 @@ type Options struct {
 	// Observer is told the steps of the job's tasks, as they start, make snapshots, or take part in
 	// checkpoints (package observe; default nil).
 	Observer observe.Observer
+	// GrainInterval is how often the grain of a stream with WatermarkPer(Auto) is chosen anew (default 1 s; negative:
+	// it never is, only Job.SwitchGrain changes it).
+	GrainInterval time.Duration
 	// Peers connects the processes that run the job's tasks, which move key groups faster then (package
 	// copies; default nil).
 	Peers copies.Peers
@@ -155,6 +158,9 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	settings.Fill(settings.SnapshotMemory, &o.SnapshotMemory)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.GrainInterval == 0 {
+		o.GrainInterval = time.Second
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now

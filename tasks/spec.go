@@ -181,7 +181,7 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
 		Savepoint: s.savepoint(layout, protocol), From: s.From, DropState: s.DropState,
-		Observer: o.Observer, Peers: o.Peers, Clock: o.Clock, Logger: o.Logger.With("job", id),
+		Observer: o.Observer, Peers: o.Peers, GrainInterval: o.GrainInterval, Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}
 	cfg.Savepoint.Observer = o.Observer
 	cfg.Commits = commits(cfg, o.Logger)

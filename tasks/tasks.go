@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/tasks/balance"
 	"tailrace.dev/tailrace/tasks/embedded"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/grains"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
@@ -50,6 +51,9 @@ type (
 	SwitchGrain = runtime.Switch
 	Grain       = envelope.Grain
 )
+
+// Chosen says how the grain of a stage is chosen (Job.Grains).
+type Chosen = grains.State
 
 // Status is a reading of one task's progress.
 type Status = status.Snapshot

@@ -185,7 +185,7 @@ var table = []row{
 		why: "package operators has names for its sink, so it must not import operators",
 	},
 	{
-		path: "operators/internal/chain", clockless: true, may: []string{"operators/connect", "operators/exec", "operators/item", "operators/serde"},
+		path: "operators/internal/chain", clockless: true, may: []string{"operators/connect", "operators/exec", "operators/item", "operators/serde", "operators/watermark/chooser"},
 		why: "it connects operators with each other and must know none, and no job",
 	},
 	{
@@ -261,6 +261,10 @@ var table = []row{
 		why: "it measures and asks; what runs the job's tasks moves key groups (balance.Job)",
 	},
 	{
+		path: "tasks/grains", may: []string{"operators/watermark/chooser", "tasks/envelope", "tasks/runtime", "tasks/status"},
+		why: "it measures and asks; what runs the job's tasks switches (grains.Job)",
+	},
+	{
 		path: "tasks/commit/direct", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/runtime"},
 		why: "it is what other committers build on, so it knows none of them",
 	},
@@ -301,7 +305,7 @@ var table = []row{
 		why: "it can be deleted whole: only tasks/moves.go imports it (TestHandoverCanBeDeleted)",
 	},
 	{
-		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
+		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/envelope", "tasks/grains", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
 		why: "it runs the tasks of a job in one process, through what package runtime exports",
 	},
 	{
@@ -313,7 +317,7 @@ var table = []row{
 		why: "it makes snapshots beside a task, from the log alone: it must not know tasks",
 	},
 	{
-		path: "tasks/status", may: []string{"operators/exec", "sharedlog", "tasks/checkpoint", "tasks/observe"},
+		path: "tasks/status", may: []string{"operators/exec", "operators/watermark/chooser", "sharedlog", "tasks/checkpoint", "tasks/observe"},
 		why: "a task writes its status and others read it: it must not know tasks",
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
 type benchRuntime struct{ outs []*exec.Output }
@@ -95,6 +96,7 @@ func BenchmarkWindows(b *testing.B) {
 	for _, keys := range []int{3000, 100_000} {
 		for name, per := range map[string]operators.RouteOption{
 			"task": operators.WatermarkPer(operators.Task, 0), "key": operators.WatermarkPer(operators.Key, 0),
+			"auto": operators.WatermarkPer(operators.Auto, 0),
 		} {
 			b.Run(name+"/"+map[int]string{3000: "3k", 100_000: "100k"}[keys], func(b *testing.B) {
 				s := newKeyedStage(b, keys, 800, per)
@@ -118,6 +120,7 @@ func BenchmarkWindows(b *testing.B) {
 func TestWindowsDoNotAllocate(t *testing.T) {
 	for name, per := range map[string]operators.RouteOption{
 		"task": operators.WatermarkPer(operators.Task, 0), "key": operators.WatermarkPer(operators.Key, 0),
+		"auto": operators.WatermarkPer(operators.Auto, 0),
 	} {
 		s := newKeyedStage(t, 300, 800, per)
 		for range 200 {
@@ -126,4 +129,47 @@ func TestWindowsDoNotAllocate(t *testing.T) {
 		runs := testing.AllocsPerRun(200, func() { s.one(t) })
 		require.Less(t, runs, 0.001*perCommit*300, "%s: an allocation in a thousand items", name)
 	}
+}
+
+// A stage whose grain is chosen measures its items where they come to it: those of the task, and those of one of 64 keys.
+func TestMeasured(t *testing.T) {
+	_, ok := newKeyedStage(t, 10, 800, operators.WatermarkPer(operators.Auto, 0)).c.(chooser.Measurer)
+	require.True(t, ok)
+	s := newKeyedStage(t, 20_000, 800, operators.WatermarkPer(operators.Auto, 0))
+	var m chooser.Measured
+	for range 3 {
+		s.one(t)
+	}
+	s.now -= 1000 // all of a sudden: 14 records before event time moves
+	s.one(t)
+	s.c.(chooser.Measurer).Measured(&m)
+	require.EqualValues(t, 4*perCommit*20_000, m.Task.Items())
+	require.EqualValues(t, 1024, m.Task.Exceeded(10), "the last quarter is behind")
+	require.EqualValues(t, 1024, m.Key.Exceeded(10))
+	require.InDelta(t, 4*perCommit*20_000/64, float64(m.Key.Items()), 0.2*4*perCommit*20_000/64)
+	require.Equal(t, 20_000, m.Keys)
+
+	s = newKeyedStage(t, 300, 800, operators.WatermarkPer(operators.Auto, 0))
+	at := s.now
+	s.one(t)
+	s.now, at = at+5, s.now+500
+	for _, now := range []int64{at, at - 200} { // one record
+		s.section = append(serde.AppendInt64(s.section[:0], now), s.rest...)
+		_, err := s.c.Process(&s.in, s.section, exec.Budget{})
+		require.NoError(t, err)
+	}
+	s.c.(chooser.Measurer).Measured(&m)
+	require.Zero(t, m.Task.Exceeded(1<<30), "those of a record are not compared")
+	require.NoError(t, s.c.Flush())
+	require.NoError(t, s.c.Flush())
+	_, err := s.c.Process(&s.in, s.section, exec.Budget{})
+	require.NoError(t, err)
+	s.c.(chooser.Measurer).Measured(&m)
+	require.EqualValues(t, 256, m.Task.Exceeded(1<<30), "event time stands")
+
+	s = newKeyedStage(t, 300, 800, operators.WatermarkPer(operators.Key, 0))
+	s.one(t)
+	s.c.(chooser.Measurer).Measured(&m)
+	require.Zero(t, m.Task.Items(), "a grain that is not chosen costs nothing")
+	require.Zero(t, testing.AllocsPerRun(10, func() { s.c.(chooser.Measurer).Measured(&m) }))
 }

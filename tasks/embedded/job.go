@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"tailrace.dev/tailrace/tasks/autoscale"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/grains"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -38,10 +40,12 @@ type Job struct {
 	alive int
 	idle  chan struct{} // closed then
 
-	beside  sync.WaitGroup // standbys, scalers, balancers
+	beside  sync.WaitGroup // standbys, scalers, balancers, choosers
 	scalers map[string]*scaler
 	// balancers are those of stages, by name.
 	balancers map[string]*balancer
+	grains    map[string]envelope.Grain // of stages that choose it, as of the newest plan
+	choosers  []*grains.Chooser         // does not change
 }
 
 // errRetired: the task was started for a plan that was not made.
@@ -80,6 +84,7 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 		j.beside.Go(j.resumeRescale)
 	}
 	j.resumeAutoscale(auto)
+	j.chooseGrains()
 	j.leave()
 	go func() {
 		<-j.idle

@@ -50,7 +50,15 @@ func (j *Job) SwitchGrain(ctx context.Context, s runtime.Switch) error {
 	case j.over():
 		err = runtime.ErrEnded
 	case h != nil:
-		err = j.alone(ctx, func(ctx context.Context) error { return h.Switch(ctx, s) })
+		err = j.alone(ctx, func(ctx context.Context) error {
+			if err := h.Switch(ctx, s); err != nil {
+				return err
+			}
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.grains[s.Stage] = s.Grain
+			return nil
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("switch the grain of stage %q: %w", s.Stage, err)

@@ -29,6 +29,7 @@ func (t *task) commit(ctx context.Context) error {
 	if !t.committer.Needed() {
 		t.dirty, t.times.Commit = false, t.times.Now
 		t.counted.Commit(t.status)
+		t.measured()
 		return nil
 	}
 	t.fail.doing = doing{what: "flush"}
@@ -63,6 +64,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.dirty, t.times.Commit, t.times.Flush, t.fail.passed = false, t.times.Now, t.times.Now, false
 	t.out.appended()
 	t.counted.Commit(t.status)
+	t.measured()
 	t.status.Commits.Add(1)
 	t.status.Held.Store(int64(t.in.inbox.Bytes()))
 	t.status.Measure(false)

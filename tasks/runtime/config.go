@@ -71,6 +71,9 @@ type Config struct {
 	State *state.Pebble
 	// Handover moves key groups between the tasks of a stage; nil: nothing does.
 	Handover Handover
+	// GrainInterval is how often the grain of a stage is chosen anew that changes while the job runs; < 0: only
+	// Handover.Switch changes it.
+	GrainInterval time.Duration
 	// Peers connects the processes that run the job's tasks; nil: there is one, or they are not connected.
 	Peers copies.Peers
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.

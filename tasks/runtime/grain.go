@@ -40,3 +40,10 @@ func (t *task) setGrain(p *envelope.Plan) {
 		t.chain.(exec.Switcher).Switch(to)
 	}
 }
+
+// measured shows what the chain has measured for the choice of a grain.
+func (t *task) measured() {
+	if t.spec.Switches() {
+		t.status.Measured(t.chain)
+	}
+}

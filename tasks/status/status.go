@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/watermark/chooser"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -55,6 +56,7 @@ type Status struct {
 	why      string // why the newest item was skipped
 	counters map[string]int64
 	metrics  map[string]*exec.Metric
+	measured *chooser.Measured // nil: the grain of the stage is not chosen
 	snaps    Snapshots
 	rates    rates
 	sleep    sleep
@@ -108,6 +110,9 @@ type Snapshot struct {
 	Through sharedlog.LSN `json:"through"`
 	// Load is the number of items of each key group that this instance has processed; nil at a source.
 	Load []uint64 `json:"-"`
+	// Measured is how far the items that this instance has processed were out of order, as of its last commit; nil: the
+	// grain of its stage is not chosen.
+	Measured *chooser.Measured `json:"-"`
 	// Sent is what this instance has appended to each of its output streams.
 	Sent []Sent `json:"sent,omitempty"`
 	// Warm: the instance started with the state of a standby.
@@ -237,6 +242,11 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		r.LatencyP50, r.LatencyP99 = h.ValueAtQuantile(50), h.ValueAtQuantile(99)
 	}
 	r.Metrics = s.readMetrics()
+	if s.measured != nil {
+		m := *s.measured
+		m.LateByKey, m.LateByStream = uint64(s.counters["late_by_key"]), uint64(s.counters["late_by_stream"])
+		r.Measured = &m
+	}
 	if len(s.counters) > 0 {
 		r.Counters = make(map[string]int64, len(s.counters))
 		for k, v := range s.counters {
@@ -244,6 +254,20 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		}
 	}
 	return r
+}
+
+// Measured records what the chain of a task whose grain is chosen has measured of its input.
+func (s *Status) Measured(of exec.Chain) {
+	m, ok := of.(chooser.Measurer)
+	if !ok {
+		return // a chain of a test
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.measured == nil {
+		s.measured = new(chooser.Measured)
+	}
+	m.Measured(s.measured)
 }
 
 // SnapshotMade records a complete snapshot.

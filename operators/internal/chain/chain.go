@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
 // SectionReader reads the sections of an input.
@@ -47,6 +48,10 @@ type Chain struct {
 	ops    []operator
 	tables []exec.StateTable
 	meter  exec.Meter // of the current call
+
+	meters   []*chooser.Meter // of the inputs, if the grain is chosen
+	turned   bool             // since the last Flush
+	switched []Switched
 
 	transients []transient
 	stateless  bool
@@ -94,8 +99,12 @@ type (
 		// Restore returns false if the position belongs to another source or sink.
 		Restore(p exec.Position) (bool, error)
 	}
-	// Switched has clocks of keys, which stand still unless moves; delay is what they are behind.
-	Switched interface{ Switch(moves bool, delay int64) }
+	// Switched has clocks of keys, which stand still unless moves; delay is what they are behind. Clocks is how many
+	// it keeps, or would if they moved.
+	Switched interface {
+		Switch(moves bool, delay int64)
+		Clocks() int
+	}
 	// Stateful has tables.
 	Stateful interface{ Tables() []exec.StateTable }
 )
@@ -144,6 +153,9 @@ func New(st Stage, rt exec.Runtime) (*Chain, error) {
 		}
 		if x, ok := o.v.(Resource); ok {
 			c.resources = append(c.resources, x)
+		}
+		if x, ok := o.v.(Switched); ok {
+			c.switched = append(c.switched, x)
 		}
 		if x, ok := o.v.(Positioned); ok {
 			c.placed = append(c.placed, x)
@@ -258,10 +270,8 @@ func (c *Chain) Restore(ps []exec.Position) error {
 
 // Switch implements exec.Switcher.
 func (c *Chain) Switch(g exec.Grain) {
-	for _, o := range c.ops {
-		if x, ok := o.v.(Switched); ok {
-			x.Switch(g.Kind == exec.GrainKey, g.Delay)
-		}
+	for _, x := range c.switched {
+		x.Switch(g.Kind == exec.GrainKey, g.Delay)
 	}
 }
 
@@ -338,6 +348,7 @@ func (c *Chain) Poll(b exec.Budget) (exec.PollResult, error) {
 }
 
 func (c *Chain) Advance(to exec.Bounds, b exec.Budget) (exec.Did, error) {
+	c.turn()
 	m := c.measure(b)
 	for _, a := range c.advancers {
 		c.firing = a
@@ -362,6 +373,10 @@ func (c *Chain) Tick(now int64, b exec.Budget) (exec.Did, error) {
 }
 
 func (c *Chain) Flush() error {
+	if !c.turned { // event time stands, for a commit's interval: what has come is behind all the same
+		c.turn()
+	}
+	c.turned = false
 	for _, f := range c.flushers {
 		if err := f.Flush(); err != nil {
 			return c.wrap(err)

@@ -322,17 +322,20 @@ func (x *byKey[K, A]) flushKey(e *state.PaneEntry[K, A], now int64) error {
 
 // report sets the metric.
 func (x *byKey[K, A]) report() {
-	if x.gauge == nil {
-		return
+	if x.gauge != nil {
+		x.gauge.Set(float64(x.ahead()))
 	}
-	sum := 0
+}
+
+// ahead returns how many clocks there are.
+func (x *byKey[K, A]) ahead() (sum int) {
+	if x.shared != nil {
+		return x.shared.ahead(x.w)
+	}
 	for _, n := range x.clocks {
 		sum += n
 	}
-	if x.shared != nil {
-		sum = x.shared.ahead(x.w)
-	}
-	x.gauge.Set(float64(sum))
+	return sum
 }
 
 // advance fires the timers that are due by w.

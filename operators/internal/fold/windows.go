@@ -74,6 +74,14 @@ func (w *Windows[K, A]) Switch(moves bool, delay int64) {
 	}
 }
 
+// Clocks implements chain.Switched.
+func (w *Windows[K, A]) Clocks() int {
+	if w.keyed == nil {
+		return 0
+	}
+	return w.keyed.ahead()
+}
+
 func (w *Windows[K, A]) Tables() []exec.StateTable {
 	if w.keyed != nil {
 		return w.keyed.tables()

@@ -325,6 +325,14 @@ func (p *Op[K, Out]) Switch(moves bool, delay int64) {
 	}
 }
 
+// Clocks implements chain.Switched.
+func (p *Op[K, Out]) Clocks() int {
+	if p.clocks == nil {
+		return 0
+	}
+	return p.clocks.number()
+}
+
 // keyed returns f for the items of an input, for a function whose keys have clocks. It is called with
 // each item of a batch.
 func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) error) chain.Emit[item.KV[K, In]] {

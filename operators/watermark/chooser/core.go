@@ -2,7 +2,7 @@ package chooser
 
 import "fmt"
 
-// Measured is what one task has measured in a second.
+// Measured is what one task has measured, for a Core in a second.
 type Measured struct {
 	// Task counts how far items were behind the newest of the task, and Key, for some of the keys, how far
 	// behind the newest of their key.
@@ -94,6 +94,10 @@ func (c *Core) Next(at int64, tasks []Measured) (Choice, string) {
 	}
 	return c.have, why
 }
+
+// Set says that the grain is have since a time, because another has changed it, or because what Next has returned could
+// not be carried out. Behind that there is no change, as behind any other.
+func (c *Core) Set(at int64, have Choice) { c.have, c.silent = have, at+silence }
 
 // choose returns what is best by what was measured.
 func (c *Core) choose(keys int) (Choice, string) {

@@ -37,6 +37,13 @@ func (d *Disorder) Exceeded(n uint64) int64 {
 	return 0
 }
 
+// less takes off what another one had counted before.
+func (d *Disorder) less(o *Disorder) {
+	for i, n := range o {
+		d[i] -= min(n, d[i])
+	}
+}
+
 // fade forgets a quarter of what was counted, or more of little.
 func (d *Disorder) fade() {
 	for i, n := range d {

@@ -1,0 +1,41 @@
+package chain
+
+import (
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/watermark/chooser"
+)
+
+// Measure returns what measures how far the items of an input are out of order, before it passes them on: where they
+// come to their stage, so that those are measured too that a filter drops before the first clock.
+func Measure[K comparable, T any](c *Chain, hash func(*K) uint64, next Emit[item.KV[K, T]]) Emit[item.KV[K, T]] {
+	m := new(chooser.Meter)
+	c.meters = append(c.meters, m)
+	return func(b *item.Batch[item.KV[K, T]]) error {
+		m.Task(b.Times)
+		for i := range b.Items {
+			if h := hash(&b.Items[i].Key); chooser.Sampled(h) {
+				m.Key(h, b.Times[i])
+			}
+		}
+		return next(b)
+	}
+}
+
+// turn tells the meters that event time has moved.
+func (c *Chain) turn() {
+	for _, m := range c.meters {
+		m.Turn()
+	}
+	c.turned = true
+}
+
+// Measured implements chooser.Measurer. Late items are not its: the runtime counts those that a commit has.
+func (c *Chain) Measured(to *chooser.Measured) {
+	*to = chooser.Measured{}
+	for _, m := range c.meters {
+		m.AddTo(to)
+	}
+	for _, x := range c.switched {
+		to.Keys += x.Clocks()
+	}
+}

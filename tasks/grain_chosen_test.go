@@ -1,0 +1,104 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// turning returns items of 2000 keys, one a second of each, in order; behind the first half those of each fourth key are 4 s behind, and
+// in order still.
+func turning(n int) (items []optest.Timed[int64], want []string) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	counts := map[[2]int64]int{}
+	for i := range n {
+		at, key := int64(i)/2, rng.Int64N(2000)
+		if from := int64(n) / 4; key%4 == 0 && at > from {
+			at = max(from, at-apart)
+		}
+		items = append(items, optest.At(at, key))
+		counts[[2]int64{at / 100, key}]++
+	}
+	for k, c := range counts {
+		want = append(want, fmt.Sprintf("%d %d %d", k[0]*100, k[1], c))
+	}
+	slices.Sort(want)
+	return items, want
+}
+
+// apart is in ms.
+const apart = 4000
+
+// A stage whose grain is chosen has the clock of the task while its items are in order, and clocks of keys when some keys
+// are behind others. A job that is started again has the grain that the log has, and no row is another.
+func TestGrainIsChosen(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			items, want := turning(800_000)
+			file := filepath.Join(t.TempDir(), "out")
+			log := mem.New(mem.Options{})
+			half := gate{optest.Items(apart, items), new(atomic.Bool), 400_000}
+			most := gate{half, new(atomic.Bool), 790_000}
+			o := tasks.Options{Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, GrainInterval: 500 * time.Millisecond}
+			job, err := tasks.Start(t.Context(), log, autos(t, file, most), o)
+			require.NoError(t, err)
+			eventually(t, func() bool { return measured(job) == 400_000 })
+			eventually(t, func() bool { return job.Grains()[0].Why != "there is no sample yet" })
+			st := job.Grains()[0]
+			require.Equal(t, "by-key", st.Stage)
+			require.Equal(t, "task", st.Grain)
+			require.Zero(t, st.Count)
+			half.open.Store(true)
+			eventually(t, func() bool {
+				return job.Grains()[0].Count == 1
+			})
+			st = job.Grains()[0]
+			require.Equal(t, "key", st.Grain)
+			require.Equal(t, "key", st.Switches[0].Grain)
+			require.Contains(t, st.Switches[0].Why, " ms out of order, those of a key 0 ms")
+			require.True(t, job.Grain("by-key").PerKey)
+			job.Stop()
+			require.ErrorIs(t, job.SwitchGrain(t.Context(), toKey), tasks.ErrEnded)
+
+			job, err = tasks.Start(t.Context(), log, autos(t, file, most), o)
+			require.NoError(t, err)
+			require.True(t, job.Grain("by-key").PerKey, "the log has it")
+			require.Equal(t, "key", job.Grains()[0].Grain)
+			most.open.Store(true)
+			require.NoError(t, job.Wait())
+			sameRows(t, want, lines(t, file))
+		})
+	}
+}
+
+// measured is how many items the stage has processed as far as its commits tell.
+func measured(job *tasks.Job) (n uint64) {
+	for _, s := range job.Status() {
+		if s.Stage == "by-key" && s.Measured != nil {
+			n += s.Measured.Task.Items()
+		}
+	}
+	return n
+}
+
+// A job that is told so chooses no grain.
+func TestGrainIsNotChosen(t *testing.T) {
+	items, want := turning(2000)
+	file := filepath.Join(t.TempDir(), "out")
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), autos(t, file, optest.Items(apart, items)), tasks.Options{Parallelism: 1, Groups: 8, Logger: quiet, GrainInterval: -1})
+	require.NoError(t, err)
+	require.Empty(t, job.Grains())
+	require.NoError(t, job.Wait())
+	sameRows(t, want, lines(t, file))
+}
