@@ -63,8 +63,8 @@ func parseShares(text string) (shares []float64, err error) {
 	return shares, nil
 }
 
-// sayBalance returns what shows a line for each step of --balance.
-func (e *engine) sayBalance(line *status) func(string) {
+// sayLine returns what shows a line for each step of --balance, or switch of --grain auto.
+func (e *engine) sayLine(line *status) func(string) {
 	if e.quiet {
 		return nil
 	}

@@ -174,7 +174,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 	defer func() { err = errors.Join(err, closeLog()) }()
 	s.Checkpoints, s.State = e.Checkpoints, e.State
 	line, show := e.status()
-	s.OnRescale, s.OnAutoscale, s.OnBalance = e.sayRescale(line), e.sayAutoscale(line), e.sayBalance(line)
+	s.OnRescale, s.OnAutoscale, s.OnBalance, s.OnGrain = e.sayRescale(line), e.sayAutoscale(line), e.sayLine(line), e.sayLine(line)
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()
 	if err != nil {

@@ -16,7 +16,7 @@ func TestClockSpecs(t *testing.T) {
 	run := newRun().Flags()
 	env := &sweep.Env{Shared: func(name string) bool { return run.Lookup(name) != nil }}
 	n := 0
-	for _, name := range []string{"trilink-figure6", "trilink-figure14", "trilink-table10", "trilink-latency", "trilink-overhead", "quick-trilink-clocks"} {
+	for _, name := range []string{"trilink-figure6", "trilink-figure14", "trilink-table10", "trilink-latency", "trilink-overhead", "trilink-grain", "quick-trilink-clocks"} {
 		text, ok := specs.Text(name)
 		require.True(t, ok)
 		spec, err := sweep.Parse(name, text, known())

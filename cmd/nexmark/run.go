@@ -142,7 +142,8 @@ func (e *engine) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	line, show := e.status()
-	e.Settings.OnRescale, e.Settings.OnAutoscale, e.Settings.OnBalance = e.sayRescale(line), e.sayAutoscale(line), e.sayBalance(line)
+	e.Settings.OnRescale, e.Settings.OnAutoscale, e.Settings.OnBalance = e.sayRescale(line), e.sayAutoscale(line), e.sayLine(line)
+	e.Settings.OnGrain = e.sayLine(line)
 	sum, err := driver.Run(ctx, log, e.Settings, show)
 	line.clear()
 	if err != nil {

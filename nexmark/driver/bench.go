@@ -197,6 +197,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		return nil, err
 	}
 	defer balanced.end()
+	grains := sync.OnceValue(s.chosen(job))
+	defer grains()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	until := func(d time.Duration) error {
@@ -304,6 +306,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		if r.Clocks != nil {
 			r.Clocks.add(&t)
 		}
+	}
+	if r.Clocks != nil {
+		r.Chosen = grains()
 	}
 	now, rss := usage()
 	r.CPU, r.RSS = now-cpu, rss

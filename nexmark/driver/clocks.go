@@ -13,6 +13,9 @@ type Clocks struct {
 	// watermark of their task, too.
 	LateByKey    int64 `json:"late_by_key"`
 	LateByStream int64 `json:"late_by_stream"`
+	// Chosen says, with the grain auto, which grain each stage has now, since when, and why; nil otherwise. KeyDelay is
+	// then the least.
+	Chosen []tasks.Chosen `json:"chosen,omitempty"`
 }
 
 // clocks returns the clocks of the job, nil if it has none for keys.

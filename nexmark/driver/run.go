@@ -90,6 +90,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		autoscaled()
 		return nil, errors.Join(err, stop(), job.Wait())
 	}
+	grains := s.chosen(job)
 	saved := make(chan error, 1)
 	var made *savepoint.Manifest
 	go func() {
@@ -106,6 +107,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	rescaled, rerr := rescales.end()
 	auto := autoscaled()
 	balanced.end()
+	chosen := grains()
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}
@@ -117,6 +119,9 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	}
 	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
 	sum.Savepoint, sum.Rescaled, sum.Autoscaled, sum.Balanced = made, rescaled, auto, balanced.read()
+	if sum.Clocks != nil {
+		sum.Chosen = chosen
+	}
 	return sum, nil
 }
 

@@ -93,6 +93,10 @@ type Settings struct {
 	// accepted it. OnBalance, if set, is called with a line for the newest step, by one goroutine.
 	Balance   *tasks.Balance `json:",omitempty"`
 	OnBalance func(string)   `json:"-"`
+	// OnGrain, if set, is called with a line for each switch of a grain that chooses itself, by one goroutine.
+	OnGrain func(string) `json:"-"`
+	// GrainInterval is tasks.Options.GrainInterval.
+	GrainInterval time.Duration `json:"-"`
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 	// Observer is tasks.Options.Observer.
@@ -127,7 +131,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State, Observer: s.Observer,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State, Observer: s.Observer, GrainInterval: s.GrainInterval,
 	}
 }
 

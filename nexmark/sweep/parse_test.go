@@ -76,7 +76,7 @@ func TestBuiltins(t *testing.T) {
 	for n := range 9 {
 		require.Contains(t, names, fmt.Sprint("meces-f", n+1))
 	}
-	for _, name := range []string{"trilink-figure15", "trilink-figure16", "trilink-figure17", "trilink-table4", "trilink-table9", "quick-trilink", "trilink-figure6", "trilink-figure14", "trilink-table10", "trilink-latency", "trilink-overhead", "quick-trilink-clocks"} {
+	for _, name := range []string{"trilink-figure15", "trilink-figure16", "trilink-figure17", "trilink-table4", "trilink-table9", "quick-trilink", "trilink-figure6", "trilink-figure14", "trilink-table10", "trilink-latency", "trilink-overhead", "trilink-grain", "quick-trilink-clocks"} {
 		require.Contains(t, names, name)
 	}
 	require.Contains(t, names, "smoke")

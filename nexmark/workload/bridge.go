@@ -16,9 +16,9 @@ import (
 // point's mean height fell by too much from a window to the next one, or since the beginning.
 var bridge = &Workload{
 	Name: "bridge", Title: "points of a bridge's crown that sink",
-	Options: []*Option{sensors, window, keyIDs, partitionBy, grain, keyDelay, byProducer},
+	Options: []*Option{sensors, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer},
 	Plan:    bridgePlan, Answer: bridgeAnswer,
-	Delay: func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
+	Delay: func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },
 }
 
 const (
@@ -81,7 +81,7 @@ type bridgeItems struct {
 }
 
 func newBridgeItems(p *Params, events generator.Config) (*bridgeItems, error) {
-	s, err := newSchedule(events)
+	s, err := newSchedule(p, events)
 	n := p.count(sensors, bridgePoints)
 	return &bridgeItems{schedule: s, keys: NewKeys(p.keyConfig(n, events)), points: n}, err
 }
@@ -102,7 +102,7 @@ func (g *bridgeItems) Make(k int64, v *bridgeHeight) (time int64) {
 		fall := below(generator.Mix(kind+uint64(at/minute)), minute)
 		v.Micrometres -= min(max(since-fall, 0), 1000) * 8
 	}
-	return g.at(k, h)
+	return g.lagging(i, g.at(k, h))
 }
 
 func bridgePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {

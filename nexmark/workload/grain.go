@@ -15,11 +15,11 @@ import (
 var (
 	grain = &Option{
 		Flag: "grain", Type: "string", Default: "task",
-		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, or keys:N (N of each key group). With key and several --partitions use --partition-by key, or --by-producer",
+		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, keys:N (N of each key group), or auto (task or key, as the items' disorder demands, in a run in one process under fused or marker). With key, auto and several --partitions use --partition-by key, or --by-producer",
 		Check: func(v string) error { _, err := parseGrain(v); return err },
 	}
 	keyDelay = &Option{
-		Flag: "key-delay", Type: "duration", Help: "with --grain key or keys:N: how far a clock is behind its newest item (default: with key --disorder, with keys:N the watermark delay)",
+		Flag: "key-delay", Type: "duration", Help: "with --grain key, keys:N or auto (at least): how far a clock is behind its newest item (default: with key and auto --disorder, with keys:N the watermark delay)",
 		Check: optional(func(v string) error { return lasting(v, 0, 24*time.Hour) }),
 	}
 	byProducer = &Option{
@@ -40,13 +40,13 @@ func parseGrain(v string) (operators.Grain, error) {
 	case v == "key":
 		return operators.Key, nil
 	case v == "auto":
-		return operators.Grain{}, errors.New("auto: tasks cannot change their grain while they run yet; use task, key, or keys:N")
+		return operators.Auto, nil
 	case keys:
 		if n, err := strconv.Atoi(n); err == nil && n > 0 && n <= 256 && n&(n-1) == 0 {
 			return operators.Keys(n), nil
 		}
 	}
-	return operators.Grain{}, errors.New("use task, key, or keys:N with N a power of two, at most 256")
+	return operators.Grain{}, errors.New("use task, key, auto, or keys:N with N a power of two, at most 256")
 }
 
 // checkGrain checks what the options say together.
@@ -86,7 +86,7 @@ func (p *Params) KeyDelay(in *Input) time.Duration {
 	switch p.Value(grain) {
 	case "task":
 		return 0
-	case "key":
+	case "key", "auto":
 		return p.duration(keyDelay, in.Generator.Disorder)
 	}
 	return p.duration(keyDelay, in.Delay)

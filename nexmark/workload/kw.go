@@ -16,11 +16,11 @@ import (
 // and no key's items are out of order.
 var kw = &Workload{
 	Name: "kw", Title: "sums by key and window; the clock of one of three sources is slow",
-	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, exchange, mergeItems, itemCost},
+	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems, itemCost},
 	Plan:    kwPlan, Answer: kwAnswer,
 	KeyFields: 2, // a late item replaces its window's row
 	Delay: func(p *Params, events generator.Config) time.Duration {
-		return p.duration(skew, kwSkew) + events.Disorder
+		return p.duration(skew, kwSkew) + p.duration(lag, 0) + events.Disorder
 	},
 }
 
@@ -65,7 +65,7 @@ type kwItems struct {
 }
 
 func newKwItems(p *Params, events generator.Config) (*kwItems, error) {
-	s, err := newSchedule(events)
+	s, err := newSchedule(p, events)
 	return &kwItems{
 		schedule: s, keys: NewKeys(p.keyConfig(p.count(sensors, kwSensors), events)),
 		share: uint64(p.count(disorderShare, 0)), skew: p.duration(skew, kwSkew).Milliseconds(),
@@ -84,7 +84,7 @@ func (g *kwItems) Make(k int64, v *kwItem) (time int64) {
 	if v.Source == 2 {
 		time -= g.skew
 	}
-	return time
+	return g.lagging(v.Key, time)
 }
 
 func kwPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {

@@ -18,10 +18,10 @@ import (
 // wrong by an amount of its own.
 var lvd = &Workload{
 	Name: "lvd", Title: "low voltage, by sensor",
-	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, grain, keyDelay, byProducer, exchange, mergeItems},
+	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems},
 	Plan:    lvdPlan, Answer: lvdAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration {
-		return 2*lvdMost*p.duration(skew, lvdSkew) + events.Disorder
+		return 2*lvdMost*p.duration(skew, lvdSkew) + p.duration(lag, 0) + events.Disorder
 	},
 }
 
@@ -95,7 +95,7 @@ type lvdItems struct {
 }
 
 func newLvdItems(p *Params, events generator.Config) (*lvdItems, error) {
-	s, err := newSchedule(events)
+	s, err := newSchedule(p, events)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (g *lvdItems) Make(k int64, v *lvdReading) (time int64) {
 	if at := now % lvdBlock; block&3 == 0 && at >= from && at < from+below(generator.Mix(block), lvdBlock) {
 		v.MV -= 32_000
 	}
-	return g.at(k, h) + int64(g.clocks[i])
+	return g.lagging(i, g.at(k, h)+int64(g.clocks[i]))
 }
 
 func lvdPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {

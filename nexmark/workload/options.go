@@ -48,6 +48,14 @@ var (
 		Flag: "drift", Type: "float", Default: "0", Help: "how often a minute other keys get the weights",
 		Check: func(v string) error { _, err := number(v, 0, 6000); return err },
 	}
+	lag = &Option{
+		Flag: "lag", Type: "duration", Default: "0s", Help: "how far the items of one in four keys are behind from --lag-from on: data that turn from ordered to skewed. Each key's are as much in order as before",
+		Check: func(v string) error { return lasting(v, 0, time.Hour) },
+	}
+	lagFrom = &Option{
+		Flag: "lag-from", Type: "duration", Default: "0s", Help: "with --lag: the event time since the first item at which the clocks of those keys stand for so long",
+		Check: func(v string) error { return lasting(v, 0, 24*time.Hour) },
+	}
 	partitionBy = &Option{
 		Flag: "partition-by", Type: "string", Default: "none", Help: "none (a partition has items of all keys) or key (all items of a key are in one partition)",
 		Check: func(v string) error { return among(v, "none", "key") },

@@ -16,9 +16,9 @@ import (
 // with two items, so it shows whether the state of keys that are silent is released.
 var ride = &Workload{
 	Name: "ride", Title: "rides that last too long",
-	Options: []*Option{window, partitionBy, grain, keyDelay, byProducer},
+	Options: []*Option{window, partitionBy, lag, lagFrom, grain, keyDelay, byProducer},
 	Plan:    ridePlan, Answer: rideAnswer,
-	Delay: func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
+	Delay: func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },
 }
 
 const rideLimit = 2 * time.Hour
@@ -70,7 +70,7 @@ type rideItems struct {
 }
 
 func newRideItems(p *Params, events generator.Config) (*rideItems, error) {
-	s, err := newSchedule(events)
+	s, err := newSchedule(p, events)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (g *rideItems) Make(k int64, v *rideEvent) (time int64) {
 		first := v.Ride - in
 		v.Ride = first + int64(generator.Permute(uint64(in), uint64(g.stretch), g.seed^generator.Mix(uint64(first)))) - g.stretch*3/4
 	}
-	return g.at(k, g.draw(k))
+	return g.lagging(v.Ride, g.at(k, g.draw(k)))
 }
 
 func ridePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {

@@ -12,14 +12,16 @@ type schedule struct {
 	events   *generator.Generator
 	seed     uint64
 	disorder int64 // ms
+	lag      int64 // ms
+	lagFrom  int64 // ms since 1970
 }
 
-func newSchedule(c generator.Config) (*schedule, error) {
+func newSchedule(p *Params, c generator.Config) (*schedule, error) {
 	g, err := generator.New(c)
 	if err != nil {
 		return nil, err
 	}
-	return &schedule{events: g, seed: generator.Mix(c.Seed + golden), disorder: c.Disorder.Milliseconds()}, nil
+	return &schedule{events: g, seed: generator.Mix(c.Seed + golden), disorder: c.Disorder.Milliseconds(), lag: p.duration(lag, 0).Milliseconds(), lagFrom: c.Base + p.duration(lagFrom, 0).Milliseconds()}, nil
 }
 
 const golden = 0x9e3779b97f4a7c15
@@ -38,6 +40,15 @@ func (s *schedule) at(k int64, h uint64) int64 {
 		t -= below(generator.Mix(h+golden), s.disorder+1)
 	}
 	return t
+}
+
+// lagging returns the event time of an item of a key whose time would be t: the clocks of one in four keys stand at lagFrom for
+// lag, and are so much behind from then on. The items of a key are as much in order as they were.
+func (s *schedule) lagging(key, t int64) int64 {
+	if s.lag == 0 || t <= s.lagFrom || generator.Mix(uint64(key)^s.seed)%4 > 0 {
+		return t
+	}
+	return max(s.lagFrom, t-s.lag)
 }
 
 // below returns a number in [0, n) that is made of random bits.

@@ -155,7 +155,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, mergeItems, itemCost}, Options())
+	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, mergeItems, itemCost}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
@@ -171,10 +171,11 @@ func TestOwnOptions(t *testing.T) {
 // Grains that do not exist, and options that say nothing together, are refused.
 func TestGrainOptions(t *testing.T) {
 	for bad, text := range map[string]string{
-		"grain keys:3":                "use task, key, or keys:N with N a power of two, at most 256",
-		"grain keys:512":              "use task, key, or keys:N with N a power of two, at most 256",
-		"grain day":                   "use task, key, or keys:N with N a power of two, at most 256",
-		"grain auto":                  "tasks cannot change their grain while they run yet",
+		"grain keys:3":                "use task, key, auto, or keys:N with N a power of two, at most 256",
+		"grain keys:512":              "use task, key, auto, or keys:N with N a power of two, at most 256",
+		"grain day":                   "use task, key, auto, or keys:N with N a power of two, at most 256",
+		"grain auto by-producer true": "by-producer: the clocks of grain auto do not follow producers; give --grain key",
+		"lag -1s":                     "use whole milliseconds, 0s to 1h0m0s",
 		"by-producer true":            "by-producer: the clocks of grain task do not follow producers; give --grain key",
 		"grain key by-producer maybe": "use true or false",
 		"key-delay 2s":                "key-delay 2s: the clock of a task has none; give --grain key, or --watermark-delay",

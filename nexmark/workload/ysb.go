@@ -15,10 +15,10 @@ import (
 // campaign has is a table that the seed makes.
 var ysb = &Workload{
 	Name: "ysb", Title: "views of campaigns by window (Yahoo Streaming Benchmark)",
-	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, grain, keyDelay, byProducer, exchange, mergeItems},
+	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems},
 	Plan:    ysbPlan, Answer: ysbAnswer,
 	Revises: true,
-	Delay:   func(_ *Params, events generator.Config) time.Duration { return events.Disorder },
+	Delay:   func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },
 }
 
 const (
@@ -72,7 +72,7 @@ type ysbItems struct {
 }
 
 func newYsbItems(p *Params, events generator.Config) (*ysbItems, error) {
-	s, err := newSchedule(events)
+	s, err := newSchedule(p, events)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (g *ysbItems) Make(k int64, v *ysbEvent) (time int64) {
 	h := g.draw(k)
 	r := generator.Mix(h + 2)
 	*v = ysbEvent{Ad: g.ads.Draw(h, g.Due(k)), Type: below(r, ysbTypes), User: below(generator.Mix(r), ysbUsers)}
-	return g.at(k, h)
+	return g.lagging(g.campaigns[v.Ad], g.at(k, h))
 }
 
 func ysbPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {

@@ -24,7 +24,7 @@ const (
 	// 65 536, at the same time, more or less; of one with more it measures some for a while, and then others.
 	slots = 1024
 	// patience is how many items of other keys free the slot of one that has none.
-	patience = 64
+	patience = 2
 )
 
 // Sampled reports whether the disorder of a key with this hash is measured.
