@@ -137,6 +137,10 @@ var table = []row{
 		why: "it finds entries and knows neither their bytes nor any table",
 	},
 	{
+		path: "operators/internal/ending", pure: true, clockless: true, may: []string{"operators/internal/index", "operators/serde"},
+		why: "it knows when values end, and not which",
+	},
+	{
 		path: "operators/internal/timerqueue", clockless: true, may: []string{"operators/serde"},
 		why: "it orders times and keys only",
 	},
@@ -149,7 +153,7 @@ var table = []row{
 		why: "it stores bytes in the order of time and knows no table",
 	},
 	{
-		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/estimate", "operators/internal/index", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/internal/ending", "operators/internal/estimate", "operators/internal/index", "operators/internal/panes", "operators/internal/timehome", "operators/internal/timerqueue", "operators/serde", "operators/watermark"},
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{

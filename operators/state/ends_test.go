@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/ending"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -29,7 +30,7 @@ func TestEndingBytes(t *testing.T) {
 	require.NoError(t, y.m.Apply(0, exec.OpPut, serde.Int64.Append(nil, &e.Key), bytes))
 	key = 7
 	require.Equal(t, "ab", *y.Get(0, &key))
-	require.Equal(t, ending{1000, 990}, *y.m.ends.Of(0, y.m.find(0, &key).At))
+	require.Equal(t, ending.Ending{Until: 1000, Armed: 990}, *y.m.ends.Of(0, y.m.find(0, &key).At))
 	require.ErrorIs(t, y.m.Apply(0, exec.OpPut, serde.Int64.Append(nil, &key), bytes[:2]), serde.ErrMalformed)
 	require.Equal(t, "map int64 → ending string", y.m.Describe())
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/ending"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -25,7 +26,7 @@ type Expiring[P comparable, V any] struct {
 func NewExpiring[P comparable, V any](name string, groups int, keys serde.Serde[P], vals serde.Serde[V], span int64, now func() int64) *Expiring[P, V] {
 	x := &Expiring[P, V]{m: NewMap(name, groups, keys, vals), span: span, now: now}
 	if span > 0 {
-		x.m.ends = newEnds(groups)
+		x.m.ends = ending.New(groups)
 		x.timers = NewTimers(name+".ends", groups, keys)
 	}
 	return x
@@ -45,7 +46,7 @@ func (x *Expiring[P, V]) find(group int, key *P) *mapEntry[P, V] {
 	if e == nil || e.V.dead {
 		return nil
 	}
-	if x.timers != nil && x.m.ends.Of(e.Group, e.At).until <= x.now() {
+	if x.timers != nil && x.m.ends.Of(e.Group, e.At).Until <= x.now() {
 		return nil
 	}
 	return e
@@ -72,12 +73,12 @@ func (x *Expiring[P, V]) Update(group int, key *P) *V {
 	return &e.V.val
 }
 
-func (x *Expiring[P, V]) extend(e *ending) {
+func (x *Expiring[P, V]) extend(e *ending.Ending) {
 	until := exec.MaxTime
 	if now := x.now(); now < exec.MaxTime-x.span {
 		until = now + x.span
 	}
-	e.until = max(e.until, until)
+	e.Until = max(e.Until, until)
 }
 
 // Entry returns the value of a key, to change in place, with the table's own copy of the key. A key
@@ -90,13 +91,13 @@ func (x *Expiring[P, V]) Entry(group int, key *P) (own *P, v *V, created bool) {
 	}
 	end := x.m.ends.Of(e.Group, e.At)
 	if created {
-		end.until = exec.MinTime
+		end.Until = exec.MinTime
 		x.extend(end)
-		end.armed = end.until
-		x.timers.Set(group, &e.Key, end.armed)
+		end.Armed = end.Until
+		x.timers.Set(group, &e.Key, end.Armed)
 		return &e.Key, &e.V.val, created
 	}
-	if end.until <= x.now() {
+	if end.Until <= x.now() {
 		var zero V
 		e.V.val = zero
 	}
@@ -117,7 +118,7 @@ func (x *Expiring[P, V]) Put(group int, key *P, v *V) error {
 func (x *Expiring[P, V]) Delete(group int, key *P) {
 	if x.timers != nil {
 		if e := x.m.find(group, key); e != nil && !e.V.dead {
-			x.timers.Delete(group, key, x.m.ends.Of(e.Group, e.At).armed)
+			x.timers.Delete(group, key, x.m.ends.Of(e.Group, e.At).Armed)
 		}
 	}
 	x.m.Delete(group, key)
@@ -136,10 +137,10 @@ func (x *Expiring[P, V]) Advance(w int64, m *exec.Meter) (done bool, err error) 
 			continue // the entry was deleted
 		}
 		e := x.m.find(group, &x.key)
-		if end := x.m.ends.Of(e.Group, e.At); end.until > t {
+		if end := x.m.ends.Of(e.Group, e.At); end.Until > t {
 			x.m.touch(e)
-			end.armed = end.until
-			x.timers.Set(group, &x.key, end.armed)
+			end.Armed = end.Until
+			x.timers.Set(group, &x.key, end.Armed)
 		} else {
 			x.m.Delete(group, &x.key)
 			if x.gone != nil {

@@ -28,7 +28,7 @@ func (g *mapGroup[K, V]) Items(table int, f func(item []byte) error) error {
 	for e := range g.entries.Entries {
 		x.key, x.value = g.keys.Append(x.key[:0], &e.Key), x.value[:0]
 		if g.ends != nil {
-			x.value = g.ends.append(x.value, 0, e.At)
+			x.value = g.ends.Append(x.value, 0, e.At)
 		}
 		x.value = g.vals.Append(x.value, &e.V.val)
 		if err := x.put(); err != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"unsafe"
 
-	"tailrace.dev/tailrace/operators/internal/index"
-
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/ending"
 	"tailrace.dev/tailrace/operators/internal/estimate"
+	"tailrace.dev/tailrace/operators/internal/index"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -25,7 +25,7 @@ type Map[K comparable, V any] struct {
 	keys  serde.Serde[K]
 	vals  serde.Serde[V]
 	index index.Index[K, kept[V]]
-	ends  *ends // when the values end; nil: they do not
+	ends  *ending.Ends // when the values end; nil: they do not
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
 	due   estimate.Changes
@@ -269,7 +269,7 @@ func (m *Map[K, V]) perEntry() int {
 	var e mapEntry[K, V]
 	n := int(unsafe.Sizeof(e)) + 16
 	if m.ends != nil {
-		n += int(unsafe.Sizeof(ending{}))
+		n += int(unsafe.Sizeof(ending.Ending{}))
 	}
 	return n
 }
@@ -341,7 +341,7 @@ func (m *Map[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 // appendValue appends the bytes of an entry's value, in the log and in the home.
 func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 	if m.ends != nil {
-		dst = m.ends.append(dst, e.Group, e.At)
+		dst = m.ends.Append(dst, e.Group, e.At)
 	}
 	return m.vals.Append(dst, &e.V.val)
 }
@@ -350,7 +350,7 @@ func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
 // alias them.
 func (m *Map[K, V]) decodeValue(src []byte, e *mapEntry[K, V]) (n int, err error) {
 	if m.ends != nil {
-		if n, err = m.ends.decode(src, e.Group, e.At); err != nil {
+		if n, err = m.ends.Decode(src, e.Group, e.At); err != nil {
 			return 0, err
 		}
 	}
@@ -418,7 +418,7 @@ func (m *Map[K, V]) Restored(groups []int) error {
 // mapGroup is what Map.Detach returns.
 type mapGroup[K comparable, V any] struct {
 	entries index.Group[K, kept[V]]
-	ends    *ends // of this group, as group 0; nil: the values do not end
+	ends    *ending.Ends // of this group, as group 0; nil: the values do not end
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
 	small   bool
@@ -440,7 +440,7 @@ func (m *Map[K, V]) Detach(group int) exec.Detached {
 	m.n -= g.entries.Values
 	m.size -= g.entries.Bytes
 	if m.ends != nil {
-		g.ends = newEnds(1)
+		g.ends = ending.New(1)
 		g.ends.Attach(0, m.ends.Detach(group))
 	}
 	if changed > 0 {
