@@ -44,6 +44,10 @@ type StateTable interface {
 	// Restored. The tables of a chain are attached in their order. The table owns the state from then
 	// on.
 	Attach(group int, state Detached) error
+	// Rehome is this table's part of the function Rehome. It drops what the table derives from the entries
+	// of both groups; Rehomed, which follows when all tables have re-homed, builds it again.
+	Rehome(from, to int, match Match) error
+	Rehomed(from, to int)
 	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what
 	// Changes would append now.
 	Len() int

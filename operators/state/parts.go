@@ -38,14 +38,22 @@ func (s mapKeySerde[K, S]) prefix(src []byte) (int, error) {
 
 // hashOf returns the hash of the stream's key in an entry's key.
 func hashOf[K any](keys serde.Serde[K], key []byte) (hash uint64, ok bool) {
+	if key, ok = streamKey(keys, key); !ok {
+		return 0, false
+	}
+	return exec.HashKey(key), true
+}
+
+// streamKey returns the bytes of the stream's key in an entry's key.
+func streamKey[K any](keys serde.Serde[K], key []byte) (of []byte, ok bool) {
 	if p, ok := any(keys).(prefixed); ok {
 		n, err := p.prefix(key)
 		if err != nil {
-			return 0, false
+			return nil, false
 		}
 		key = key[:n]
 	}
-	return exec.HashKey(key), true
+	return key, true
 }
 
 // WholeGroups says that a key group cannot come part by part: the operator needs all keys of it at once, or
