@@ -11,7 +11,7 @@ func Forward[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 	if o.groups != 0 {
 		n.job.errorf("stream %q: Forward keeps the key groups of its input, they cannot be set", name)
 	}
-	o.groups = n.job.groupsOf(n.stage)
+	o.groups, o.forwards = n.job.groupsOf(n.stage), true
 	out := link(n, name, n.sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewWriter(c, stream, name, n.sd)
 		return func(b *Batch[T]) error {

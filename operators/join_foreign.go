@@ -132,6 +132,7 @@ func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K],
 	if vals != nil {
 		sd = item.KVSerde(keys, vals)
 	}
+	o.hashed = true
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewKeyedWriter(c, stream, name, vals, keys)
 		var enc []byte

@@ -18,7 +18,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		sd = item.KVSerde(keys, n.sd)
 	}
 	o := route(opts)
-	o.keyed = true
+	o.keyed, o.hashed = true, true
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
 		w := chain.NewKeyedWriter(c, stream, name, n.sd, keys)
 		var enc []byte

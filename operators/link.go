@@ -26,7 +26,7 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	id := len(j.streams)
 	to := j.newStage(name)
 	to.parallelism = o.parallelism
-	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: chain.TimesOf(name, sd)}, from: n.stage, to: to}
+	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Hashed: o.hashed, Forwards: o.forwards, Times: chain.TimesOf(name, sd)}, from: n.stage, to: to}
 	j.streams = append(j.streams, s)
 	from := n.stage.find()
 	from.outputs = append(from.outputs, id)

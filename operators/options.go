@@ -12,14 +12,15 @@ import (
 type RouteOption func(*routeOptions)
 
 type routeOptions struct {
-	groups      int
-	parallelism int
-	typ         string
-	keyed       bool // it is a KeyBy or PreAggregate
-	grain       exec.Grain
-	byProducer  bool
-	bad         string
-	sends       sendOptions // PreAggregate only
+	groups           int
+	parallelism      int
+	typ              string
+	keyed            bool // it is a KeyBy or PreAggregate
+	hashed, forwards bool // StreamSpec
+	grain            exec.Grain
+	byProducer       bool
+	bad              string
+	sends            sendOptions // PreAggregate only
 }
 
 func route(opts []RouteOption) (o routeOptions) {

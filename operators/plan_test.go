@@ -31,8 +31,8 @@ func TestPlan(t *testing.T) {
 		plan.Stages[i].New, plan.Stages[i].Tables = nil, nil
 	}
 	require.Equal(t, []exec.StreamSpec{
-		{Name: "l", Type: "operators_test.hit as hit", Groups: 0},
-		{Name: "r", Type: "operators_test.hit as hit"},
+		{Name: "l", Type: "operators_test.hit as hit", Groups: 0, Hashed: true},
+		{Name: "r", Type: "operators_test.hit as hit", Hashed: true},
 		{Name: "out", Groups: 1, Type: "operators.KV[string,int64] as string → int64"},
 	}, func() []exec.StreamSpec {
 		s := plan.Streams

@@ -57,7 +57,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		sd = item.KVSerde(keys, item.PaneSerde(agg.Acc))
 	}
 	o := route(opts)
-	o.keyed = true
+	o.keyed, o.hashed = true, true
 	opID := j.nextID()
 	sends := fold.Sends[T]{Items: o.sends.items}
 	if o.sends.at != nil {

@@ -29,6 +29,10 @@ type Options struct {
 	Parallelism int
 	// Groups is the number of key groups a stream (default 64, at most 1024).
 	Groups int
+	// Slots is the number of slots of a stream, spare key groups to which a routing table is to place keys
+	// that are too heavy where they are. Tasks do not route by a table yet, so anything but 0 (the
+	// default) is refused.
+	Slots int
 	// CommitInterval is the longest time between processing a record and
 	// starting to commit it (default 100 ms); under aligned, between the beginnings of
 	// two checkpoints. A task that has consumed all its
@@ -181,6 +185,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	}{
 		{settings.Parallelism, int64(o.Parallelism)},
 		{settings.KeyGroups, int64(o.Groups)},
+		{settings.Slots, int64(o.Slots)},
 		{settings.CommitInterval, int64(o.CommitInterval)},
 		{settings.FlushInterval, int64(o.FlushInterval)},
 		{settings.TrimInterval, int64(o.TrimInterval)},

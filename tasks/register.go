@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,6 +59,9 @@ func planHash(p *exec.Plan) string {
 	h := fnv.New64a()
 	for _, s := range p.Streams {
 		fmt.Fprintf(h, "stream %q %d %q;", s.Name, s.Groups, s.Type)
+		if s.Slots > 0 {
+			fmt.Fprintf(h, "slots %d;", s.Slots)
+		}
 	}
 	for _, s := range p.Stages {
 		fmt.Fprintf(h, "stage %q %v %v %d %d %t;", s.Name, s.Inputs, s.Outputs, s.Partitions, s.Parallelism, s.Sink)
@@ -138,6 +142,10 @@ func readJob(ctx context.Context, log sharedlog.Log, name string) (*jobRecord, [
 
 func same(name string, have, want map[string]string) error {
 	var diff []string
+	if want[slotsSetting] != have[slotsSetting] {
+		return fmt.Errorf("job %q: %w: it has %s slots a stream (0: none), is now to have %s; run it with as many (--slots), or on another log (another data directory)",
+			name, ErrSettings, cmp.Or(have[slotsSetting], "0"), cmp.Or(want[slotsSetting], "0"))
+	}
 	remedy := "run it with the settings it was created with, or on another log (another data directory)"
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if k == tablesSetting && have[k] == "" {
@@ -165,7 +173,7 @@ func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobR
 	}
 	plan := envelope.Plan{Job: l.Job, Protocol: rec.Settings["protocol"], Fingerprint: []byte(rec.Settings["plan"])}
 	for i, s := range l.Streams {
-		plan.Streams = append(plan.Streams, envelope.PlanStream{Name: l.Plan.Streams[i].Name, Groups: s.Groups})
+		plan.Streams = append(plan.Streams, envelope.PlanStream{Name: l.Plan.Streams[i].Name, Groups: s.Groups, Slots: s.Slots})
 	}
 	for i, st := range l.Stages {
 		plan.Stages = append(plan.Stages, envelope.PlanStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Owners: st.Owner})

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -102,6 +103,9 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 // Savable returns an error that says why a job can neither have a savepoint nor start from one.
 func (s *Spec) Savable() error {
 	p, err := progress.ByName(s.Protocol)
+	if err == nil && s.Slots > 0 {
+		err = errors.New("the job has slots, and a savepoint does not keep their routing table: run it without slots")
+	}
 	if err == nil && !p.Capabilities().KeepsChanges {
 		err = fmt.Errorf("protocol %s logs no state changes, of which a savepoint would be made", p.Name())
 	}

@@ -41,6 +41,7 @@ type Spec struct {
 	Protocol       string        `json:"protocol"`
 	Parallelism    int           `json:"parallelism"`
 	Groups         int           `json:"key_groups"`
+	Slots          int           `json:"slots,omitempty"`
 	CommitInterval time.Duration `json:"commit_interval_ns"`
 	FlushInterval  time.Duration `json:"flush_interval_ns"`
 	CommitBytes    int           `json:"commit_bytes"`
@@ -70,8 +71,9 @@ func Describe(plan *exec.Plan, o Options) (*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
+	plan = plan.WithSlots(o.Slots)
 	s := &Spec{
-		Name: o.Name, Format: formatOf(plan, protocol), Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
+		Name: o.Name, Format: formatOf(plan, protocol), Plan: plan, Slots: o.Slots, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
 		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, DropState: o.DropState, Settings: o.Settings,
 	}
@@ -110,13 +112,18 @@ func (s *Spec) Check() error {
 				s.Name, st.Name, s.Protocol, st.Grain.Delay)
 		}
 	}
+	if s.Slots > 0 {
+		if err := s.checkSlots(protocol.Capabilities()); err != nil {
+			return fmt.Errorf("job %q: %w", s.Name, err)
+		}
+	}
 	_, err = s.layout(s.Plan, s.Name)
 	return err
 }
 
 // options returns o with the spec's settings.
 func (s *Spec) options(o Options) Options {
-	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
+	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Slots, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Slots, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
 	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.MaxRestarts, o.Standbys, o.From, o.DropState = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.MaxRestarts, s.Standbys, s.From, s.DropState
 	return o
@@ -137,11 +144,15 @@ func (s *Spec) held() map[string]string {
 	if s.OnError == OnErrorDeadLetter {
 		m["dead letters"] = "kept"
 	}
+	if s.Slots > 0 {
+		m[slotsSetting] = strconv.Itoa(s.Slots)
+	}
 	maps.Copy(m, s.Settings)
 	return m
 }
 
 func (s *Spec) layout(plan *exec.Plan, id string) (*layout.Layout, error) {
+	plan = plan.WithSlots(s.Slots)
 	if s.OnError == OnErrorDeadLetter {
 		var err error
 		if plan, err = deadletter.With(plan); err != nil {
@@ -217,6 +228,7 @@ var (
 // program made of the spec's arguments: Join refuses it with ErrGraph if it is not the plan in the
 // log. The log determines which task owns which key groups (pitfall T7).
 func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *exec.Plan, o Options) (*Executor, error) {
+	plan = plan.WithSlots(spec.Slots)
 	if have, want := planHash(plan), planHash(spec.Plan); have != want {
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
 	}
@@ -251,7 +263,7 @@ func (s *Spec) joined(ctx context.Context, log sharedlog.Log, plan *exec.Plan, i
 	if cfg.Plan = have; have.Number > 1 && cfg.Handover == nil {
 		return nil, fmt.Errorf("job %q has been rescaled, which this program cannot continue", id)
 	}
-	cfg.Layout, err = owners(cfg.Layout, have, planHash(plan))
+	cfg.Layout, err = owners(cfg.Layout, have, planHash(plan.WithSlots(s.Slots)))
 	return cfg, err
 }
 

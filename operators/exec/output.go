@@ -14,6 +14,7 @@ type Output struct {
 	bytes    int
 	gone     int // bytes that were removed by Reset
 	limits   Limits
+	router   Router
 	err      error // why Full could not take the contents
 }
 
@@ -45,6 +46,17 @@ func NewOutput(groups int) *Output {
 	}
 	return o
 }
+
+// Router says which key group a key of a stream is in, given its hash (HashKey) and its bytes.
+type Router interface {
+	Group(hash uint64, key []byte) int
+}
+
+// Route sets what routes the items that are added from now on; nil: GroupOf does.
+func (o *Output) Route(r Router) { o.router = r }
+
+// Router returns what routes items, nil: GroupOf does.
+func (o *Output) Router() Router { return o.router }
 
 // Limit sets the limits of an empty Output.
 func (o *Output) Limit(l Limits) { o.limits = l }

@@ -21,6 +21,13 @@ type StreamSpec struct {
 	// Groups is the number of key groups, 0 = the job's setting. A stream that
 	// carries a source's items unkeyed has one key group a partition.
 	Groups int `json:"groups,omitempty"`
+	// Slots is the number of slots: key groups behind the others, to which no hash belongs. A routing
+	// table can place keys there (Output.Router).
+	Slots int `json:"slots,omitempty"`
+	// Hashed: the key group of an item is that of its key, so tables may route the stream. Forwards: the
+	// items of a key group of the stage that writes it stay in that group.
+	Hashed   bool `json:"-"`
+	Forwards bool `json:"-"`
 	// Type names the item type and its serde, for humans and for the check
 	// that a restarted job still means the same.
 	Type string `json:"type"`

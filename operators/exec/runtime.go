@@ -12,10 +12,10 @@ const (
 type Runtime interface {
 	// Task returns the number of this task and the number of tasks of its stage.
 	Task() (index, of int)
-	// Groups returns the number of key groups of the stage's inputs (or of its
+	// Groups returns the number of key groups of the stage's inputs, with slots (or of its
 	// source's partitions).
 	Groups() int
-	// OutputGroups returns the number of key groups of the stage's i-th output.
+	// OutputGroups returns the number of key groups of the stage's i-th output, without slots.
 	OutputGroups(i int) int
 	// Output returns the buffers of the stage's i-th output, always the same
 	// pointer.

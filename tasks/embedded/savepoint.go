@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -26,6 +27,9 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	cfg := j.executor.Config()
 	if !cfg.Protocol.Capabilities().KeepsChanges {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
+	}
+	if slices.ContainsFunc(cfg.Layout.Streams, func(s layout.Stream) bool { return s.Slots > 0 }) {
+		return nil, fmt.Errorf("savepoint %q: the job has slots, and a savepoint does not keep their routing table: run it without slots", name)
 	}
 	done, err := j.planning(ctx)
 	if err != nil {

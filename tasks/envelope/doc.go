@@ -27,6 +27,7 @@
 //	Marker 3   its task has acted on a plan that moves key groups (plan, released, left)
 //	Plan 2     it replaces an earlier plan, and moves key groups (number)
 //	Plan 3     the grain of a stage has changed (grain)
+//	Plan 4     the job has slots, and routing tables (slots, routes)
 //
 // This build reads all versions.
 //

@@ -103,7 +103,7 @@ func drawMarker(t *rapid.T) *Marker {
 		return Seen{
 			Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
 			Commit: rapid.Uint64().Draw(t, "commit"), Watermark: rapid.Int64().Draw(t, "watermark"),
-			Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"), Left: rapid.Bool().Draw(t, "left"),
+			Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"), Left: rapid.Bool().Draw(t, "left"), Epoch: rapid.Uint32().Draw(t, "seen epoch"),
 		}
 	})
 	position := rapid.Custom(func(t *rapid.T) Position {
@@ -129,6 +129,7 @@ func drawMarker(t *rapid.T) *Marker {
 			Served: rapid.SampledFrom([]string{"", "w1:7000"}).Draw(t, "served"),
 		},
 		Left: rapid.Bool().Draw(t, "left"), Plan: rapid.Uint64().Draw(t, "plan"),
+		Epoch: rapid.SampledFrom([]uint32{0, 1, 1 << 31}).Draw(t, "epoch"), Adopted: rapid.Uint32().Draw(t, "adopted"),
 		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
 		Items:      rapid.Uint64().Draw(t, "items"),
 		Drained:    rapid.Uint64().Draw(t, "drained"),
@@ -147,6 +148,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
 		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units, Skipped: m.Skipped, Left: m.Left, Plan: m.Plan,
+		Epoch: m.Epoch, Adopted: m.Adopted,
 	}
 	pb.Owned, pb.PartGroups = rangesTwin(m.Owned), rangesTwin(m.Part.Groups)
 	if m.Released.Plan != 0 || len(m.Released.Groups) > 0 || m.Released.Served != "" {
@@ -154,7 +156,7 @@ func (m *Marker) twin() *markerpb.Marker {
 	}
 	for _, s := range m.Seen {
 		pb.Seen = append(pb.Seen, &markerpb.Seen{
-			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended, Left: s.Left,
+			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended, Left: s.Left, Epoch: s.Epoch,
 		})
 	}
 	for _, p := range m.Positions {
@@ -214,8 +216,14 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 	pb := &markerpb.Plan{Job: p.Job, Protocol: p.Protocol, Fingerprint: p.Fingerprint, Groups: uint32(p.Groups), Epoch: p.Epoch}
 	for range rapid.IntRange(0, 4).Draw(t, "streams") {
 		s := PlanStream{Name: rapid.String().Draw(t, "name"), Groups: rapid.IntRange(0, MaxGroups).Draw(t, "groups")}
+		s.Slots = rapid.IntRange(0, s.Groups).Draw(t, "slots")
 		p.Streams = append(p.Streams, s)
-		pb.Streams = append(pb.Streams, &markerpb.PlanStream{Name: s.Name, Groups: uint32(s.Groups)})
+		pb.Streams = append(pb.Streams, &markerpb.PlanStream{Name: s.Name, Groups: uint32(s.Groups), Slots: uint32(s.Slots)})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "routes") {
+		r := Routes{Stream: rapid.Uint32().Draw(t, "stream"), Table: rapid.SliceOf(rapid.Byte()).Draw(t, "table"), Before: rapid.SliceOf(rapid.Byte()).Draw(t, "before")}
+		p.Routes = append(p.Routes, r)
+		pb.Routes = append(pb.Routes, &markerpb.Routes{Stream: r.Stream, Table: r.Table, Before: r.Before})
 	}
 	stages := func(label string) (all []PlanStage, pbs []*markerpb.PlanStage) {
 		for range rapid.IntRange(0, 4).Draw(t, label) {
@@ -300,6 +308,7 @@ func TestPlanAndProducersTwin(t *testing.T) {
 		require.NoError(t, got.Parse(data))
 		require.Equal(t, data, got.Append(nil))
 		require.Equal(t, len(p.Stages), len(got.Stages))
+		require.Equal(t, len(p.Routes), len(got.Routes))
 		for i := range p.Stages {
 			require.ElementsMatch(t, p.Stages[i].Owners, got.Stages[i].Owners)
 			require.Equal(t, p.Stages[i].Grain, got.Stages[i].Grain)
@@ -365,6 +374,7 @@ func TestMessageDamage(t *testing.T) {
 		{plan(&markerpb.Plan{Goal: stages}), "its stages have too many key groups together"},
 		{plan(&markerpb.Plan{Moves: moves}), "its moves have too many key groups together"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Task: 1, Count: 1}}}}}), "a key group's owner is not a task of its stage"},
+		{plan(&markerpb.Plan{Streams: []*markerpb.PlanStream{{Groups: 1, Slots: 2}}}), "a stream has more slots than key groups"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Grain: &markerpb.Grain{Kind: 3}}}}), "a grain is neither the task's nor the key's"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Grain: &markerpb.Grain{Kind: 2, Delay: -1}}}}), "a grain is neither the task's nor the key's"},
 		{new(Producers).Parse(generated(t, KindProducers, &markerpb.Producers{Tasks: MaxTasks + 1})), "a number is out of range"},

@@ -197,6 +197,36 @@ var golden = []struct {
 		        40 02                        8 number`,
 	},
 	{
+		name: "plan with routes",
+		record: &Plan{
+			Job: "j", Number: 2, Streams: []PlanStream{{Name: "s", Groups: 6, Slots: 2}},
+			Routes: []Routes{{Stream: 1, Table: []byte{1, 4, 2, 0}, Before: []byte{0, 4, 2, 0}}},
+		},
+		parsed: func(data []byte) (any, error) { p := new(Plan); return p, p.Parse(data) },
+		bytes: `05 04                        kind plan, version 4
+		        0a 01 6a                     1 job
+		        2a 07 0a 01 73 10 06 18 02   5 stream: name, groups, slots
+		        40 02                        8 number
+		        6a 0e 08 01                  13 routes: stream
+		           12 04 01 04 02 00           2 table
+		           1a 04 00 04 02 00           3 before`,
+	},
+	{
+		name: "marker of an epoch",
+		record: &Marker{
+			Job: "j", Epoch: 3, Adopted: 2, Owned: []int{}, Seen: []Seen{{Task: 1, Epoch: 300}}, Positions: []Position{},
+		},
+		parsed: func(data []byte) (any, error) {
+			m := &Marker{Owned: []int{}, Positions: []Position{}}
+			return m, m.Parse(data)
+		},
+		bytes: `03 01            kind marker, version 1
+		        0a 01 6a         1 job
+		        52 05 10 01 48 ac02  10 seen: task, epoch
+		        e8 01 03         29 epoch
+		        f0 01 02         30 adopted`,
+	},
+	{
 		name:   "producers of a later plan",
 		record: &Producers{Stream: 1, Tasks: 3, Plan: 3},
 		parsed: func(data []byte) (any, error) { p := new(Producers); return p, p.Parse(data) },

@@ -43,6 +43,8 @@ const (
 	versionPlanMoves = 2
 	// Version 3 of a Plan changes the grain of a stage.
 	versionPlanGrain = 3
+	// Version 4 of a Plan is of a job with slots.
+	versionPlanSlots = 4
 )
 
 // newest returns the newest version of a kind's body that this build knows.
@@ -55,7 +57,7 @@ func (k Kind) newest() byte {
 	case KindMarker:
 		return versionMarkerSource
 	case KindPlan:
-		return versionPlanGrain
+		return versionPlanSlots
 	}
 	return version
 }

@@ -61,6 +61,9 @@ type Marker struct {
 	Left bool
 	// Plan is the number of the newest plan that the task has acted on.
 	Plan uint64
+	// Epoch is the routing epoch by whose tables the producer sends all that follows. Adopted is the newest
+	// one that the task has adopted: all that it still reads is sent by its tables.
+	Epoch, Adopted uint32
 	// Skipped is how many items the task has skipped because they could not be processed, over all
 	// its instances.
 	Skipped uint64
@@ -110,6 +113,8 @@ type Seen struct {
 	Drained     uint64
 	// Left: the producer has left its stage. Ended is set, too.
 	Left bool
+	// Epoch is that of the marker.
+	Epoch uint32
 }
 
 // Position is the position of a source partition or a sink. Units items that are read from there
@@ -138,7 +143,8 @@ func (m *Marker) Append(dst []byte) []byte {
 	for i := range m.Seen {
 		s := &m.Seen[i]
 		e.message(10, uintSize(1, uint64(s.Stage))+uintSize(2, uint64(s.Task))+uintSize(3, s.Commit)+
-			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained)+boolSize(8, s.Left))
+			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained)+boolSize(8, s.Left)+
+			uintSize(9, uint64(s.Epoch)))
 		e.uint(1, uint64(s.Stage))
 		e.uint(2, uint64(s.Task))
 		e.uint(3, s.Commit)
@@ -147,6 +153,7 @@ func (m *Marker) Append(dst []byte) []byte {
 		e.bool(6, s.Ended)
 		e.uint(7, s.Drained)
 		e.bool(8, s.Left)
+		e.uint(9, uint64(s.Epoch))
 	}
 	e.sint(11, m.Watermark)
 	e.bool(12, m.Idle)
@@ -176,6 +183,8 @@ func (m *Marker) Append(dst []byte) []byte {
 	}
 	e.bool(27, m.Left)
 	e.uint(28, m.Plan)
+	e.uint(29, uint64(m.Epoch))
+	e.uint(30, uint64(m.Adopted))
 	e.uint(33, m.Units)
 	e.uint(34, m.Skipped)
 	return e.b
@@ -295,6 +304,10 @@ func (m *Marker) Parse(data []byte) error {
 			m.Left = d.bool()
 		case 28:
 			m.Plan = d.uint()
+		case 29:
+			m.Epoch = d.uint32()
+		case 30:
+			m.Adopted = d.uint32()
 		case 33:
 			m.Units = d.uint()
 		case 34:
@@ -368,6 +381,8 @@ func (d *decoder) seen() Seen {
 			s.Drained = r.uint()
 		case 8:
 			s.Left = r.bool()
+		case 9:
+			s.Epoch = r.uint32()
 		default:
 			r.skip()
 		}

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -87,6 +88,8 @@ type Plan struct {
 	// Moves is what changes owner with this plan; Stages has the owners afterwards. A group moves at
 	// most once.
 	Moves []Move
+	// Routes are the routing tables, by stream; none: a table has no places, and its epoch is 0.
+	Routes []Routes
 	// Goal has the owners that the plans lead to, for each stage (by name) that has not reached it.
 	Goal []PlanStage
 }
@@ -104,10 +107,19 @@ type Move struct {
 	Mode string
 }
 
-// PlanStream is one stream of a Plan.
+// Routes is the routing table of the streams that meet in some stages.
+type Routes struct {
+	// Stream is the index of the first of these streams.
+	Stream uint32
+	// Table is the table (route.Table.Append). Before is the one before it, as long as not all tasks have
+	// adopted the epoch of this one; else it is empty.
+	Table, Before []byte
+}
+
+// PlanStream is one stream of a Plan. The last Slots of its key groups are slots.
 type PlanStream struct {
-	Name   string
-	Groups int
+	Name          string
+	Groups, Slots int
 }
 
 // PlanStage is one stage of a Plan. Owners[g], in [0, Tasks), is the task that
@@ -141,9 +153,10 @@ func (p *Plan) Append(dst []byte) []byte {
 	e.uint(4, uint64(p.Groups))
 	for i := range p.Streams {
 		s := &p.Streams[i]
-		e.message(5, bytesSize(1, len(s.Name))+uintSize(2, uint64(s.Groups)))
+		e.message(5, bytesSize(1, len(s.Name))+uintSize(2, uint64(s.Groups))+uintSize(3, uint64(s.Slots)))
 		e.str(1, s.Name)
 		e.uint(2, uint64(s.Groups))
+		e.uint(3, uint64(s.Slots))
 	}
 	for i := range p.Stages {
 		e.planStage(6, &p.Stages[i])
@@ -165,12 +178,23 @@ func (p *Plan) Append(dst []byte) []byte {
 	for i := range p.Goal {
 		e.planStage(10, &p.Goal[i])
 	}
+	for i := range p.Routes {
+		r := &p.Routes[i]
+		e.message(13, uintSize(1, uint64(r.Stream))+bytesSize(2, len(r.Table))+bytesSize(3, len(r.Before)))
+		e.uint(1, uint64(r.Stream))
+		e.bytes(2, r.Table)
+		e.bytes(3, r.Before)
+	}
 	return e.b
 }
 
 // A reader that took a later plan for the first, or skipped its moves, would not know what it owns; one
-// that skipped a grain would take other items for late.
+// that skipped a grain would take other items for late; one that skipped slots, or routes, would send items
+// to other key groups.
 func (p *Plan) version() byte {
+	if len(p.Routes) > 0 || slices.ContainsFunc(p.Streams, func(s PlanStream) bool { return s.Slots > 0 }) {
+		return versionPlanSlots
+	}
 	for i := range p.Stages {
 		if p.Stages[i].Grain != nil {
 			return versionPlanGrain
@@ -258,6 +282,8 @@ func (p *Plan) Parse(data []byte) error {
 			p.Moves = append(p.Moves, d.move(&moved))
 		case 10:
 			p.Goal = append(p.Goal, d.planStage(&goals))
+		case 13:
+			p.Routes = append(p.Routes, d.routes())
 		default:
 			d.skip()
 		}
@@ -274,6 +300,29 @@ func (d *decoder) planStream() PlanStream {
 			s.Name = string(r.text())
 		case 2:
 			s.Groups = r.count(MaxGroups)
+		case 3:
+			s.Slots = r.count(MaxGroups)
+		default:
+			r.skip()
+		}
+	}
+	if d.take(&r); s.Slots > s.Groups {
+		d.fail("a stream has more slots than key groups")
+	}
+	return s
+}
+
+func (d *decoder) routes() Routes {
+	var s Routes
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			s.Stream = r.uint32()
+		case 2:
+			s.Table = append([]byte(nil), r.bytes()...)
+		case 3:
+			s.Before = append([]byte(nil), r.bytes()...)
 		default:
 			r.skip()
 		}

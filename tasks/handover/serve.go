@@ -90,7 +90,7 @@ func (h *Handover) send(st copies.Stream, name release, group int, state exec.Gr
 
 // divide divides a key group; nil: it is sent as a whole.
 func (h *Handover) divide(name release, group int, state exec.GroupState) ([]exec.Part, error) {
-	parts, ok, err := state.Split(group, h.cfg.Layout.Stages[name.stage].Groups)
+	parts, ok, err := state.Split(group, h.cfg.Layout.Stages[name.stage].Hashed())
 	if err != nil || !ok {
 		return nil, err
 	}

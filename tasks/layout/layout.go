@@ -24,7 +24,9 @@ type Layout struct {
 
 // Stream is one stream of a Layout.
 type Stream struct {
+	// Groups is the number of key groups, of which the last Slots are slots.
 	Groups   int
+	Slots    int
 	Producer int // the producing stage
 	// Owner maps a key group to the task that consumes it, for packing. It applies to the first
 	// consuming stage. It is a hint: any assignment is correct. nil if no stage consumes the
@@ -38,14 +40,18 @@ type Stream struct {
 type Stage struct {
 	Tasks int
 	// Groups is the number of key groups of the stage's inputs, or of its
-	// source's partitions.
+	// source's partitions. The last Slots of them are slots.
 	Groups int
+	Slots  int
 	Owner  []int
 	// DeadLetters: the stage's last output is the stream of its dead letters.
 	DeadLetters bool
 	// Changes are the change-log tags, by key group.
 	Changes []sharedlog.Tag
 }
+
+// Hashed returns the number of the stage's key groups that are no slots.
+func (s *Stage) Hashed() int { return s.Groups - s.Slots }
 
 // New resolves a plan: groups and parallelism are the job's defaults, for streams and stages
 // that do not set their own.
@@ -59,7 +65,8 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 		if n == 0 {
 			n = groups
 		}
-		sl := Stream{Groups: n, Producer: -1, All: tags.All(job, s.Name)}
+		n += s.Slots
+		sl := Stream{Groups: n, Slots: s.Slots, Producer: -1, All: tags.All(job, s.Name)}
 		for g := range n {
 			sl.Data = append(sl.Data, tags.Data(job, s.Name, g))
 		}
@@ -76,6 +83,10 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 				return nil, fmt.Errorf("stage %q: its inputs have %d and %d key groups; streams that meet in one stage need the same number", s.Name, st.Groups, g)
 			}
 			st.Groups = g
+			if slots := l.Streams[in].Slots; st.Slots != slots && in != s.Inputs[0] {
+				return nil, fmt.Errorf("stage %q: its inputs have %d and %d slots; streams that meet in one stage need the same number", s.Name, st.Slots, slots)
+			}
+			st.Slots = l.Streams[in].Slots
 		}
 		if st.Groups == 0 {
 			return nil, fmt.Errorf("stage %q has neither inputs nor source partitions", s.Name)
@@ -84,10 +95,15 @@ func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) 
 		if st.Tasks == 0 {
 			st.Tasks = parallelism
 		}
-		st.Tasks = min(st.Tasks, st.Groups)
+		hashed := st.Groups - st.Slots
+		st.Tasks = min(st.Tasks, hashed)
 		st.Owner = make([]int, st.Groups)
 		for g := range st.Groups {
-			st.Owner[g] = g * st.Tasks / st.Groups
+			if g < hashed {
+				st.Owner[g] = g * st.Tasks / hashed
+			} else { // a slot: most tasks have one
+				st.Owner[g] = st.Owner[(g-hashed)*hashed/st.Slots]
+			}
 			st.Changes = append(st.Changes, tags.Changes(job, s.Name, g))
 		}
 		for _, in := range s.Inputs {

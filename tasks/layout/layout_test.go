@@ -102,3 +102,29 @@ func TestWith(t *testing.T) {
 	_, err = l.With(1, 2, owner)
 	require.NoError(t, err)
 }
+
+// Slots are key groups behind the hash groups, with tags of their own, and most tasks own some. Streams that meet
+// have as many.
+func TestSlots(t *testing.T) {
+	p := &exec.Plan{
+		Streams: []exec.StreamSpec{{Name: "bids", Slots: 4}, {Name: "asks", Slots: 4}},
+		Stages:  []exec.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0, 1}}, {Name: "count", Inputs: []int{0, 1}}},
+	}
+	l, err := New(p, "j", 6, 3)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 0, 1, 1, 2, 2, 0, 0, 1, 2}, l.Stages[1].Owner)
+	require.Equal(t, []int{10, 4, 6}, []int{l.Stages[1].Groups, l.Stages[1].Slots, l.Stages[1].Hashed()})
+	require.Equal(t, []int{10, 4}, []int{l.Streams[1].Groups, l.Streams[1].Slots})
+	require.Equal(t, sharedlog.Tag("X/j/asks/9"), l.Streams[1].Data[9])
+	require.Equal(t, sharedlog.Tag("C/j/count/9"), l.Stages[1].Changes[9])
+	require.Equal(t, sharedlog.MaxGroupTags-3-20, l.Most(0), "a commit may touch the slots, too")
+	l, err = New(p, "j", 2, 5)
+	require.NoError(t, err)
+	require.Equal(t, 2, l.Stages[1].Tasks, "each has a hash group")
+	p.Streams[1].Slots = 3
+	_, err = New(p, "j", 6, 3)
+	require.ErrorContains(t, err, `stage "count": its inputs have`)
+	p.Streams[1] = exec.StreamSpec{Name: "asks", Groups: 7, Slots: 3}
+	_, err = New(p, "j", 6, 3)
+	require.ErrorContains(t, err, `stage "count": its inputs have 4 and 3 slots`)
+}

@@ -280,7 +280,7 @@ func (e *Engine) PartsOf(stream int, s *envelope.Section, f func(part int)) (ok 
 	if stream >= len(t.input) || t.input[stream] < 0 {
 		return false
 	}
-	own, groups := true, t.Groups()
+	own, groups := true, t.hashed()
 	in := exec.In{Input: t.input[stream], Group: s.Group, Items: s.Items}
 	ok = t.chain.Keys(&in, s.Data, func(hash uint64) {
 		own = own && exec.GroupOf(hash, groups) == s.Group
@@ -296,7 +296,7 @@ func (e *Engine) Held() []sharedlog.Entry { return e.t.in.rest }
 // parts of a group.
 func (e *Engine) Arrive(group int, p *exec.Part) error {
 	t := e.t
-	if err := exec.Arrive(t.tables, group, t.Groups(), p); err != nil {
+	if err := exec.Arrive(t.tables, group, t.hashed(), p); err != nil {
 		return err
 	}
 	if p.Number == exec.Head {

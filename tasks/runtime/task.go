@@ -508,9 +508,13 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 
 // Task, Groups … implement exec.Runtime for the chain.
 
-func (t *task) Task() (index, of int)     { return t.index, t.of }
-func (t *task) Groups() int               { return t.cfg.Layout.Stages[t.stage].Groups }
-func (t *task) OutputGroups(i int) int    { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
+func (t *task) Task() (index, of int) { return t.index, t.of }
+func (t *task) Groups() int           { return t.cfg.Layout.Stages[t.stage].Groups }
+func (t *task) hashed() int           { return t.cfg.Layout.Stages[t.stage].Hashed() }
+func (t *task) OutputGroups(i int) int {
+	s := &t.cfg.Layout.Streams[t.spec.Outputs[i]]
+	return s.Groups - s.Slots
+}
 func (t *task) Output(i int) *exec.Output { return t.out.streams[i] }
 func (t *task) Home(table int) exec.Home {
 	if t.backend == nil {

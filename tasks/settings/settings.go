@@ -66,6 +66,9 @@ var (
 		Name: "key groups", Flag: "key-groups", Default: 64, Low: 1, High: 1024, Why: "a commit may touch them all, and a group of the log holds 4096 tags",
 		Help: "key groups a stream: the unit in which work is spread",
 	}
+	Slots = &Option{
+		Name: "slots", Low: 0, High: 256, Why: "a commit may touch them all, beside the key groups",
+	}
 	CommitInterval = &Option{
 		Name: "commit interval", Flag: "commit-interval", Default: 100 * millisecond, Low: 100 * microsecond, High: hour, Why: "100µs to 1h",
 		Help: "longest time between processing an item and committing it",
@@ -127,7 +130,7 @@ var (
 // All returns the options.
 func All() []*Option {
 	return []*Option{
-		Protocol, Parallelism, KeyGroups, CommitInterval, FlushInterval, CommitBytes, HeldMemory, InFlight, TrimBytes, TrimInterval,
+		Protocol, Parallelism, KeyGroups, Slots, CommitInterval, FlushInterval, CommitBytes, HeldMemory, InFlight, TrimBytes, TrimInterval,
 		SnapshotInterval, SnapshotBytes, SnapshotMemory, Standbys, OnError, MaxRestarts, From, DropState,
 	}
 }

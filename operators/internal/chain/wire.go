@@ -16,7 +16,7 @@ type Writer[T any] struct {
 	out  *exec.Output
 	sd   serde.Serde[T]
 	show func(key []byte) string // for errors
-	// groups is the number of the stream's key groups.
+	// groups is the number of the stream's key groups, without slots.
 	groups int
 }
 
@@ -32,11 +32,17 @@ func NewKeyedWriter[T, K any](c *Chain, stream int, name string, sd serde.Serde[
 	return w
 }
 
-// Groups returns the number of the stream's key groups.
+// Groups returns the number of the stream's key groups, without slots.
 func (w *Writer[T]) Groups() int { return w.groups }
 
-// GroupOf returns the key group of an encoded key.
-func (w *Writer[T]) GroupOf(key []byte) int { return exec.GroupOf(exec.HashKey(key), w.groups) }
+// GroupOf returns the key group that items with an encoded key go to now.
+func (w *Writer[T]) GroupOf(key []byte) int {
+	hash := exec.HashKey(key)
+	if r := w.out.Router(); r != nil {
+		return r.Group(hash, key)
+	}
+	return exec.GroupOf(hash, w.groups)
+}
 
 // Put writes an item without a key to a key group.
 func (w *Writer[T]) Put(group int, v *T, time int64) error {

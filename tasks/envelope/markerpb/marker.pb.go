@@ -88,6 +88,10 @@ type Marker struct {
 	Left bool `protobuf:"varint,27,opt,name=left,proto3" json:"left,omitempty"`
 	// The number of the newest plan that the producer has acted on.
 	Plan uint64 `protobuf:"varint,28,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The producer sends all that follows by the tables of this routing epoch.
+	Epoch uint32 `protobuf:"varint,29,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The newest routing epoch that the task has adopted: all that it reads is sent by it.
+	Adopted uint32 `protobuf:"varint,30,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	// How many units of work behind position are done: timers that fired, if watermark is
 	// behind what the producers say, else items of the record at position, or of those that
 	// count there. If not 0, the record is of version 2.
@@ -318,6 +322,20 @@ func (x *Marker) GetPlan() uint64 {
 	return 0
 }
 
+func (x *Marker) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Marker) GetAdopted() uint32 {
+	if x != nil {
+		return x.Adopted
+	}
+	return 0
+}
+
 func (x *Marker) GetUnits() uint64 {
 	if x != nil {
 		return x.Units
@@ -461,7 +479,9 @@ type Seen struct {
 	Ended     bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	Drained   uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
 	// The producer has left its stage; ended is set, too.
-	Left          bool `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`
+	Left bool `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`
+	// The epoch of that marker.
+	Epoch         uint32 `protobuf:"varint,9,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +570,13 @@ func (x *Seen) GetLeft() bool {
 		return x.Left
 	}
 	return false
+}
+
+func (x *Seen) GetEpoch() uint32 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 // Where a source partition or a sink stands; the name is unique in the stage, the
@@ -716,7 +743,10 @@ type Plan struct {
 	// What changes owner with this plan; stages has the owners afterwards.
 	Moves []*Move `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
 	// The owners that the plans lead to, of the stages whose goal is not reached.
-	Goal          []*PlanStage `protobuf:"bytes,10,rep,name=goal,proto3" json:"goal,omitempty"`
+	Goal []*PlanStage `protobuf:"bytes,10,rep,name=goal,proto3" json:"goal,omitempty"`
+	// The routing tables, of a job with slots whose tables are not those that it began with. Such a job's
+	// plans are of version 4.
+	Routes        []*Routes `protobuf:"bytes,13,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -821,6 +851,77 @@ func (x *Plan) GetGoal() []*PlanStage {
 	return nil
 }
 
+func (x *Plan) GetRoutes() []*Routes {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+// The routing table of the streams that meet in some stages.
+type Routes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index of the first of these streams.
+	Stream uint32 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	// As package route encodes it.
+	Table []byte `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
+	// The table before, as long as not all tasks have adopted the epoch of this one.
+	Before        []byte `protobuf:"bytes,3,opt,name=before,proto3" json:"before,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Routes) Reset() {
+	*x = Routes{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Routes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Routes) ProtoMessage() {}
+
+func (x *Routes) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Routes.ProtoReflect.Descriptor instead.
+func (*Routes) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Routes) GetStream() uint32 {
+	if x != nil {
+		return x.Stream
+	}
+	return 0
+}
+
+func (x *Routes) GetTable() []byte {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *Routes) GetBefore() []byte {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
 // Key groups of a stage that one of its tasks gives to another.
 type Move struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -840,7 +941,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +953,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +966,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{7}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Move) GetStage() uint32 {
@@ -911,16 +1012,18 @@ func (x *Move) GetMode() string {
 }
 
 type PlanStream struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Groups        uint32                 `protobuf:"varint,2,opt,name=groups,proto3" json:"groups,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Groups uint32                 `protobuf:"varint,2,opt,name=groups,proto3" json:"groups,omitempty"`
+	// How many of the key groups, behind all others, are slots.
+	Slots         uint32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanStream) Reset() {
 	*x = PlanStream{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1035,7 @@ func (x *PlanStream) String() string {
 func (*PlanStream) ProtoMessage() {}
 
 func (x *PlanStream) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1048,7 @@ func (x *PlanStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStream.ProtoReflect.Descriptor instead.
 func (*PlanStream) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{8}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlanStream) GetName() string {
@@ -958,6 +1061,13 @@ func (x *PlanStream) GetName() string {
 func (x *PlanStream) GetGroups() uint32 {
 	if x != nil {
 		return x.Groups
+	}
+	return 0
+}
+
+func (x *PlanStream) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
 	}
 	return 0
 }
@@ -977,7 +1087,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1099,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1112,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{9}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlanStage) GetName() string {
@@ -1045,7 +1155,7 @@ type Grain struct {
 
 func (x *Grain) Reset() {
 	*x = Grain{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1167,7 @@ func (x *Grain) String() string {
 func (*Grain) ProtoMessage() {}
 
 func (x *Grain) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1180,7 @@ func (x *Grain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grain.ProtoReflect.Descriptor instead.
 func (*Grain) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Grain) GetKind() uint32 {
@@ -1098,7 +1208,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1220,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1233,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{11}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Run) GetTask() uint32 {
@@ -1158,7 +1268,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1280,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1293,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{12}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Checkpoint) GetJob() string {
@@ -1236,7 +1346,7 @@ type CheckpointTask struct {
 
 func (x *CheckpointTask) Reset() {
 	*x = CheckpointTask{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1358,7 @@ func (x *CheckpointTask) String() string {
 func (*CheckpointTask) ProtoMessage() {}
 
 func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[13]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1371,7 @@ func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointTask.ProtoReflect.Descriptor instead.
 func (*CheckpointTask) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{13}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CheckpointTask) GetStage() uint32 {
@@ -1296,7 +1406,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xd6\x06\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\x86\a\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -1330,6 +1440,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\breleased\x18\x1a \x01(\v2\x1a.tailrace.tasks.v1.ReleaseR\breleased\x12\x12\n" +
 	"\x04left\x18\x1b \x01(\bR\x04left\x12\x12\n" +
 	"\x04plan\x18\x1c \x01(\x04R\x04plan\x12\x14\n" +
+	"\x05epoch\x18\x1d \x01(\rR\x05epoch\x12\x18\n" +
+	"\aadopted\x18\x1e \x01(\rR\aadopted\x12\x14\n" +
 	"\x05units\x18! \x01(\x04R\x05units\x12\x18\n" +
 	"\askipped\x18\" \x01(\x04R\askipped\"g\n" +
 	"\aRelease\x12\x12\n" +
@@ -1338,7 +1450,7 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06served\x18\x03 \x01(\tR\x06served\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\xbe\x01\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xd4\x01\n" +
 	"\x04Seen\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x16\n" +
@@ -1347,7 +1459,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x14\n" +
 	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x18\n" +
 	"\adrained\x18\a \x01(\x04R\adrained\x12\x12\n" +
-	"\x04left\x18\b \x01(\bR\x04left\"J\n" +
+	"\x04left\x18\b \x01(\bR\x04left\x12\x14\n" +
+	"\x05epoch\x18\t \x01(\rR\x05epoch\"J\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
@@ -1357,7 +1470,7 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\rR\x05tasks\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x12\n" +
-	"\x04plan\x18\x05 \x01(\x04R\x04plan\"\xec\x02\n" +
+	"\x04plan\x18\x05 \x01(\x04R\x04plan\"\x9f\x03\n" +
 	"\x04Plan\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12 \n" +
@@ -1369,18 +1482,24 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06number\x18\b \x01(\x04R\x06number\x12-\n" +
 	"\x05moves\x18\t \x03(\v2\x17.tailrace.tasks.v1.MoveR\x05moves\x120\n" +
 	"\x04goal\x18\n" +
-	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\"\x9c\x01\n" +
+	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\x121\n" +
+	"\x06routes\x18\r \x03(\v2\x19.tailrace.tasks.v1.RoutesR\x06routes\"N\n" +
+	"\x06Routes\x12\x16\n" +
+	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
+	"\x05table\x18\x02 \x01(\fR\x05table\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\fR\x06before\"\x9c\x01\n" +
 	"\x04Move\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\rR\x02to\x120\n" +
 	"\x06groups\x18\x04 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\x12\x14\n" +
 	"\x05early\x18\x05 \x01(\bR\x05early\x12\x12\n" +
-	"\x04mode\x18\x06 \x01(\tR\x04mode\"8\n" +
+	"\x04mode\x18\x06 \x01(\tR\x04mode\"N\n" +
 	"\n" +
 	"PlanStream\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06groups\x18\x02 \x01(\rR\x06groups\"\x95\x01\n" +
+	"\x06groups\x18\x02 \x01(\rR\x06groups\x12\x14\n" +
+	"\x05slots\x18\x03 \x01(\rR\x05slots\"\x95\x01\n" +
 	"\tPlanStage\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\rR\x05tasks\x12.\n" +
@@ -1417,7 +1536,7 @@ func file_tasks_envelope_markerpb_marker_proto_rawDescGZIP() []byte {
 	return file_tasks_envelope_markerpb_marker_proto_rawDescData
 }
 
-var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
 	(*Marker)(nil),         // 0: tailrace.tasks.v1.Marker
 	(*Release)(nil),        // 1: tailrace.tasks.v1.Release
@@ -1426,13 +1545,14 @@ var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
 	(*Position)(nil),       // 4: tailrace.tasks.v1.Position
 	(*Producers)(nil),      // 5: tailrace.tasks.v1.Producers
 	(*Plan)(nil),           // 6: tailrace.tasks.v1.Plan
-	(*Move)(nil),           // 7: tailrace.tasks.v1.Move
-	(*PlanStream)(nil),     // 8: tailrace.tasks.v1.PlanStream
-	(*PlanStage)(nil),      // 9: tailrace.tasks.v1.PlanStage
-	(*Grain)(nil),          // 10: tailrace.tasks.v1.Grain
-	(*Run)(nil),            // 11: tailrace.tasks.v1.Run
-	(*Checkpoint)(nil),     // 12: tailrace.tasks.v1.Checkpoint
-	(*CheckpointTask)(nil), // 13: tailrace.tasks.v1.CheckpointTask
+	(*Routes)(nil),         // 7: tailrace.tasks.v1.Routes
+	(*Move)(nil),           // 8: tailrace.tasks.v1.Move
+	(*PlanStream)(nil),     // 9: tailrace.tasks.v1.PlanStream
+	(*PlanStage)(nil),      // 10: tailrace.tasks.v1.PlanStage
+	(*Grain)(nil),          // 11: tailrace.tasks.v1.Grain
+	(*Run)(nil),            // 12: tailrace.tasks.v1.Run
+	(*Checkpoint)(nil),     // 13: tailrace.tasks.v1.Checkpoint
+	(*CheckpointTask)(nil), // 14: tailrace.tasks.v1.CheckpointTask
 }
 var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	2,  // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
@@ -1441,19 +1561,20 @@ var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	2,  // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
 	1,  // 4: tailrace.tasks.v1.Marker.released:type_name -> tailrace.tasks.v1.Release
 	2,  // 5: tailrace.tasks.v1.Release.groups:type_name -> tailrace.tasks.v1.Range
-	8,  // 6: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
-	9,  // 7: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
-	7,  // 8: tailrace.tasks.v1.Plan.moves:type_name -> tailrace.tasks.v1.Move
-	9,  // 9: tailrace.tasks.v1.Plan.goal:type_name -> tailrace.tasks.v1.PlanStage
-	2,  // 10: tailrace.tasks.v1.Move.groups:type_name -> tailrace.tasks.v1.Range
-	11, // 11: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	10, // 12: tailrace.tasks.v1.PlanStage.grain:type_name -> tailrace.tasks.v1.Grain
-	13, // 13: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 6: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
+	10, // 7: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
+	8,  // 8: tailrace.tasks.v1.Plan.moves:type_name -> tailrace.tasks.v1.Move
+	10, // 9: tailrace.tasks.v1.Plan.goal:type_name -> tailrace.tasks.v1.PlanStage
+	7,  // 10: tailrace.tasks.v1.Plan.routes:type_name -> tailrace.tasks.v1.Routes
+	2,  // 11: tailrace.tasks.v1.Move.groups:type_name -> tailrace.tasks.v1.Range
+	12, // 12: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	11, // 13: tailrace.tasks.v1.PlanStage.grain:type_name -> tailrace.tasks.v1.Grain
+	14, // 14: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }
@@ -1467,7 +1588,7 @@ func file_tasks_envelope_markerpb_marker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tasks_envelope_markerpb_marker_proto_rawDesc), len(file_tasks_envelope_markerpb_marker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,97 @@
+package tasks_test
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	logrecords "tailrace.dev/tailrace/tasks/records"
+)
+
+// Slots that nothing is placed in are key groups without items: they move, tasks and processes end meanwhile, and
+// the rows are those of a job without slots.
+func TestEmptySlots(t *testing.T) {
+	tasks.AllowSlots(t)
+	for seed, protocol := range []string{"fused", "marker"} {
+		rng := rand.New(rand.NewPCG(uint64(seed), 21))
+		w := newWorld(uint64(seed), 20_000, 2)
+		file, log := filepath.Join(t.TempDir(), "out"), mem.New(mem.Options{})
+		o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, Checkpoints: storetest.NewMem(), SnapshotInterval: time.Millisecond}
+		overCrashes(t, rng, 6000, func() *tasks.Job {
+			job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+			require.NoError(t, err)
+			require.Len(t, job.Layout().Stages[2].Owner, 11)
+			require.Equal(t, 8, job.Layout().Stages[1].Groups, "the stream of a Rebalance has no slots")
+			return job
+		}, func(job *tasks.Job, life int) {
+			for n := 1; ; n = n%4 + 1 {
+				if _, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: n}); err != nil {
+					return
+				}
+			}
+		})
+		sameRows(t, w.want, lines(t, file))
+
+		o.Slots = 2
+		_, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+		require.ErrorIs(t, err, tasks.ErrSettings)
+		require.ErrorContains(t, err, "it has 3 slots a stream (0: none), is now to have 2; run it with as many")
+		o.Slots = 0
+		_, err = tasks.Start(t.Context(), log, w.plan(t, file), o)
+		require.ErrorContains(t, err, "it has 3 slots a stream (0: none), is now to have 0")
+	}
+}
+
+// The log says which streams have slots. A savepoint is refused.
+func TestPlanOfSlots(t *testing.T) {
+	tasks.AllowSlots(t)
+	log := mem.New(mem.Options{})
+	w := newWorld(1, 100, 2)
+	spec, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet})
+	require.NoError(t, err)
+	require.ErrorContains(t, spec.Savable(), "a savepoint does not keep their routing table: run it without slots")
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	p, at, err := logrecords.LastPlan(t.Context(), log, id, tail)
+	require.NoError(t, err)
+	require.NotZero(t, at)
+	var groups, slots []int
+	for _, s := range p.Streams {
+		groups, slots = append(groups, s.Groups), append(slots, s.Slots)
+	}
+	require.Equal(t, []int{8, 11, 1}, groups)
+	require.Equal(t, []int{0, 3, 0}, slots)
+	_, err = tasks.Join(t.Context(), log, spec, id, w.plan(t, "out"), tasks.Options{Logger: quiet})
+	require.NoError(t, err)
+	without, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
+	require.NoError(t, err)
+	require.ErrorIs(t, spec.Same(without), tasks.ErrSettings)
+	require.ErrorIs(t, without.Same(spec), tasks.ErrSettings)
+}
+
+// Slots are refused, and where they cannot be the error says why.
+func TestSlotsAreRefused(t *testing.T) {
+	w := newWorld(1, 100, 2)
+	for _, c := range []struct {
+		o    tasks.Options
+		want string
+	}{
+		{tasks.Options{Slots: 4}, "slots: 4: tasks do not route keys to slots yet: use more key groups (--key-groups)"},
+		{tasks.Options{Slots: 4, Protocol: "txn"}, "cannot under protocol txn: use fused or marker, or no slots"},
+		{tasks.Options{Slots: 4, From: "s"}, "a job that begins from a savepoint can have none"},
+		{tasks.Options{Slots: -1}, "slots: -1 is out of bounds 0 to 256"},
+		{tasks.Options{Slots: 257}, "slots: 257 is out of bounds 0 to 256"},
+	} {
+		c.o.Logger = quiet
+		_, err := tasks.Describe(w.plan(t, "out"), c.o)
+		require.ErrorContains(t, err, c.want)
+	}
+}
