@@ -27,7 +27,7 @@ type Job struct {
 	// plans has a token while a rescale, or a savepoint, is made: there is one at a time.
 	plans chan struct{}
 	// restartMu serializes the operations that stop and restart tasks: Fail, Savepoint.
-	restartMu sync.Mutex
+	restartMu turn
 	savepoint uint64 // the number of the newest; guarded by restartMu
 
 	mu      sync.Mutex
@@ -57,7 +57,7 @@ func Start(ctx context.Context, cfg *runtime.Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	executor := runtime.NewExecutor(cfg)
 	executor.Measure()
-	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*runtime.Handle]bool{}, alive: 1, idle: make(chan struct{}), plans: make(chan struct{}, 1)}
+	j := &Job{restartMu: make(turn, 1), executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*runtime.Handle]bool{}, alive: 1, idle: make(chan struct{}), plans: make(chan struct{}, 1)}
 	j.tasks, j.scalers, j.balancers = make([][]*runtime.Handle, len(cfg.Layout.Stages)), map[string]*scaler{}, map[string]*balancer{}
 	auto, err := autoscale.Load(ctx, cfg.Log, cfg.Layout.Job)
 	if err != nil {
