@@ -47,13 +47,17 @@ var _ = Describe("nexmark bench --submit", func() {
 		w.Worker("b")
 		w.Workers(2)
 		for _, protocol := range []string{"fused", "marker", "aligned"} {
-			cmd, stderr := bench(w, "--duration", "1s", "--protocol", protocol)
-			Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 			var r driver.Report
-			Expect(json.Unmarshal(cmd.Stdout.(*bytes.Buffer).Bytes(), &r)).To(Succeed())
+			// On a busy machine a job may show nothing within its first second: it is given more.
+			for duration := time.Second; r.Visible.Count == 0; duration *= 4 {
+				Expect(duration).To(BeNumerically("<", world.Patience))
+				cmd, stderr := bench(w, "--duration", duration.String(), "--protocol", protocol)
+				Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
+				r = driver.Report{}
+				Expect(json.Unmarshal(cmd.Stdout.(*bytes.Buffer).Bytes(), &r)).To(Succeed())
+			}
 			Expect(r.Protocol).To(Equal(protocol))
 			Expect(r.Achieved).To(BeNumerically(">", 0))
-			Expect(r.Visible.Count).To(BeNumerically(">", 0))
 			Expect(r.Visible.P50).To(BeNumerically(">", 0))
 			Expect(jobsLeft(w)).To(BeEmpty())
 		}
