@@ -12,35 +12,35 @@ import (
 //   - A task acts on a plan as soon as it knows of it (Reached), and continues to read what it owns.
 //   - A newcomer has promised nothing: its givers release its partitions at once.
 //   - A receiver that exists has promised an event time. It promises no more (Cap), and says so by a
-//     marker that has the plan: its hold. The giver follows the receiver's task log, reads the hold
+//     marker that has the plan: its ceiling. The giver follows the receiver's task log, reads the ceiling
 //     there, and releases the partitions when its own event time has reached it, so none of their
 //     items, and no timer of their state, is late at the receiver.
-//   - A receiver that waits is not idle, and no marker that says it is is a hold: consumers would let event
+//   - A receiver that waits is not idle, and no marker that says it is is a ceiling: consumers would let event
 //     time pass it, and with the giver's next marker pass what it is about to read.
-//   - A giver of which all partitions are idle advances its event time to the hold.
+//   - A giver of which all partitions are idle advances its event time to the ceiling.
 //   - A receiver that has ended before it knew of the plan gets nothing: the giver keeps the partitions. A task
-//     that has read its partitions to the end is about to end, and acts on no plan: its hold would be the
+//     that has read its partitions to the end is about to end, and acts on no plan: its ceiling would be the
 //     end of time, and an idle giver would advance to it.
 //
-// Tasks that exchange partitions do not wait for each other: of all holds one is the lowest, and a
+// Tasks that exchange partitions do not wait for each other: of all ceilings one is the lowest, and a
 // task that has promised more releases at once.
 
 // outside is the part of a Task of a stage that reads a source.
 type outside struct {
 	// to is, by partition that is due, the receiver; -1: a newcomer.
 	to map[int]int
-	// holds is, by receiver, the event time that it has promised.
-	holds map[int]int64
+	// ceilings is, by receiver, the event time that it has promised.
+	ceilings map[int]int64
 }
 
 // NewSource is New for a stage that reads a source.
 func NewSource(index, partitions int, last *Marker, plans []Plan) (*Task, []Effect, error) {
-	return newTask(index, partitions, &outside{to: map[int]int{}, holds: map[int]int64{}}, last, plans)
+	return newTask(index, partitions, &outside{to: map[int]int{}, ceilings: map[int]int64{}}, last, plans)
 }
 
-// asks reports whether the hold of a receiver is wanted and not known.
+// asks reports whether the ceiling of a receiver is wanted and not known.
 func (o *outside) asks(receiver int) bool {
-	if _, known := o.holds[receiver]; known {
+	if _, known := o.ceilings[receiver]; known {
 		return false
 	}
 	for _, to := range o.to {
@@ -51,11 +51,11 @@ func (o *outside) asks(receiver int) bool {
 	return false
 }
 
-// highest returns the highest hold of those that wait for partitions.
+// highest returns the highest ceiling of those that wait for partitions.
 func (o *outside) highest() int64 {
 	highest := minTime
 	for _, to := range o.to {
-		if h, known := o.holds[to]; known {
+		if h, known := o.ceilings[to]; known {
 			highest = max(highest, h)
 		}
 	}
@@ -71,7 +71,7 @@ func (t *Task) planned(p *Plan, time int64) (effects []Effect) {
 		return nil // its markers stay readable by programs that do not move partitions
 	}
 	t.plan = p.Number
-	clear(t.outside.holds)
+	clear(t.outside.ceilings)
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		for _, g := range m.Groups {
@@ -84,7 +84,7 @@ func (t *Task) planned(p *Plan, time int64) (effects []Effect) {
 	before := t.waiting
 	effects = append(effects, t.receive(p, time)...)
 	if t.waiting > before {
-		effects = append([]Effect{{Do: Commit}}, effects...) // the hold
+		effects = append([]Effect{{Do: Commit}}, effects...) // the ceiling
 	}
 	return effects
 }
@@ -106,7 +106,7 @@ func (t *Task) sawReceiver(task int, m *Marker) {
 		switch n := t.due[g]; {
 		case o.to[g] != task:
 		case m.Plan >= n && !m.Ended && !m.Idle:
-			o.holds[task] = m.Watermark
+			o.ceilings[task] = m.Watermark
 		case m.Plan < n && m.Ended && !m.Left:
 			delete(t.due, g)
 			delete(o.to, g)
@@ -119,8 +119,8 @@ func (t *Task) giveOwed(time int64) []Effect {
 	ready := map[int]uint64{}
 	for g, n := range t.due {
 		to := t.outside.to[g]
-		hold, known := t.outside.holds[to]
-		if to < 0 || known && time >= hold {
+		ceiling, known := t.outside.ceilings[to]
+		if to < 0 || known && time >= ceiling {
 			ready[g] = n
 		}
 	}

@@ -26,7 +26,7 @@ func TestSourceNewcomerThatHadLeft(t *testing.T) {
 	require.False(t, none.Open(), "no plan names it again")
 }
 
-// A task that has read its partitions to the end acts on no plan. It is about to end; a hold of it would be the
+// A task that has read its partitions to the end acts on no plan. It is about to end; a ceiling of it would be the
 // end of time, to which a giver would advance whose partitions are idle, and what these have later would be late.
 func TestSourceAtItsEnd(t *testing.T) {
 	begin := Plan{Number: 1, LSN: 1, Tasks: 2, Owners: []int{0, 1}, Source: true}
@@ -46,7 +46,7 @@ func TestSourceAtItsEnd(t *testing.T) {
 	require.False(t, ends.Open(), "nothing keeps it from ending")
 }
 
-// A marker that says its task is idle is no hold: while it counts, consumers let event time pass it.
+// A marker that says its task is idle is no ceiling: while it counts, consumers let event time pass it.
 func TestSourceIdleMarkerIsNoHold(t *testing.T) {
 	begin := Plan{Number: 1, LSN: 1, Tasks: 2, Owners: []int{0, 1}, Source: true}
 	plan := &Plan{Number: 2, LSN: 10, Tasks: 2, Owners: []int{1, 1}, Moves: []Move{{From: 0, To: 1, Groups: []int{0}}}, Source: true}
@@ -57,7 +57,7 @@ func TestSourceIdleMarkerIsNoHold(t *testing.T) {
 	require.Empty(t, giver.Clean(100))
 	giver.Saw(1, &Marker{LSN: 30, Plan: 2, Watermark: 50}, nil)
 	effects := giver.Clean(49)
-	require.Empty(t, effects, "it is below the hold")
+	require.Empty(t, effects, "it is below the ceiling")
 	effects = giver.Clean(50)
 	require.Len(t, effects, 1)
 	require.Equal(t, []int{0}, effects[0].Release.Groups)

@@ -286,8 +286,8 @@ func TestRandomSourceJobs(t *testing.T) {
 
 // Without any one of these rules of sources, some job makes other rows, or hangs:
 //
-//	cap        a receiver's event time passes its hold
-//	ceiling    a hold is not in a marker
+//	cap        a receiver's event time passes its ceiling
+//	ceiling    a ceiling is not in a marker
 //	waiting    a task that waits for a partition says that it is idle
 //	advance    a giver whose partitions are idle waits for an item
 //	positions  a partition is opened at its begin
