@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ type Pebble struct {
 
 	background sync.Mutex
 	failed     error // pebble's last background failure, nil once it has recovered
+	damaged    error // the first damage that was found in a file
 }
 
 // spare is the free disk space that a write requires: pebble ends the process when it cannot write
@@ -43,7 +45,13 @@ func OpenPebble(dir string) (*Pebble, error) {
 		FS: yieldingFS{vfs.Default}, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true,
 		MemTableSize: 16 << 20, CacheSize: 4 << 20,
 		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { p.inBackground(err) },
+			BackgroundError: func(err error) {
+				p.inBackground(err)
+				if p.damage() != nil {
+					time.Sleep(50 * time.Millisecond) // pebble retries immediately, forever
+				}
+			},
+			DataCorruption: p.found,
 			FlushEnd: func(i pebble.FlushInfo) {
 				if i.Err == nil {
 					p.inBackground(nil)
@@ -53,9 +61,35 @@ func OpenPebble(dir string) (*Pebble, error) {
 	}
 	var err error
 	if p.db, err = pebble.Open(dir, o); err != nil {
-		return nil, fmt.Errorf("checkpoint store in %s: %w (its state is in the log too, as long as no change log was trimmed: then the directory can be removed)", dir, err)
+		return nil, fmt.Errorf("checkpoint store in %s: %w %s", dir, err, remedy)
 	}
 	return p, nil
+}
+
+// remedy is what can be done about a damaged store.
+const remedy = "(its state is in the log too, as long as no change log was trimmed: then the directory can be removed)"
+
+// found takes note of damage, which pebble would else end the process for. What was reading returns an error.
+func (p *Pebble) found(i pebble.DataCorruptionInfo) {
+	p.background.Lock()
+	defer p.background.Unlock()
+	if p.damaged == nil {
+		p.damaged = fmt.Errorf("checkpoint store in %s: %s is damaged: put it back from a copy %s", p.dir, filepath.Base(i.Path), remedy)
+	}
+}
+
+func (p *Pebble) damage() error {
+	p.background.Lock()
+	defer p.background.Unlock()
+	return p.damaged
+}
+
+// why returns the damage of the store, if there is any, in place of the error of who has found it.
+func (p *Pebble) why(err error) error {
+	if d := p.damage(); d != nil && err != nil {
+		return d
+	}
+	return err
 }
 
 func (p *Pebble) inBackground(err error) {
@@ -85,7 +119,7 @@ func (p *Pebble) meta(g Group) (token, at sharedlog.LSN, err error) {
 		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, p.why(err)
 	}
 	defer closer.Close()
 	if len(v) != 16 {
@@ -116,7 +150,7 @@ func (p *Pebble) Begin(_ context.Context, g Group, token sharedlog.LSN) (sharedl
 
 // Write implements Store.
 func (p *Pebble) Write(ctx context.Context, ws []Write) error {
-	if err := p.room(); err != nil {
+	if err := errors.Join(p.damage(), p.room()); err != nil {
 		return err
 	}
 	for i := range ws {
@@ -201,9 +235,13 @@ func (p *Pebble) Load(ctx context.Context, g Group, f func([]Entry) error) (at s
 	lower := g.prefix('e')
 	it, err := p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: g.prefix('e' + 1)})
 	if err != nil {
-		return 0, err
+		return 0, p.why(err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() {
+		if closed := it.Close(); err == nil { // it is the same as that of the iterator
+			err = p.why(closed)
+		}
+	}()
 	l := loader{f: f}
 	for it.First(); it.Valid(); it.Next() {
 		if err := l.add(it.Key()[len(lower):], it.Value()); err != nil {
@@ -213,7 +251,7 @@ func (p *Pebble) Load(ctx context.Context, g Group, f func([]Entry) error) (at s
 			return 0, err
 		}
 	}
-	return at, errors.Join(l.hand(), it.Error())
+	return at, errors.Join(l.hand(), p.why(it.Error()))
 }
 
 // loader collects entries into batches.

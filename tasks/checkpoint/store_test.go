@@ -3,6 +3,9 @@ package checkpoint_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -64,6 +67,43 @@ func (s server) Open(t *testing.T) checkpoint.Store {
 func (s server) Crash(*testing.T) {
 	s.Kill()
 	s.Restart()
+}
+
+// A file of the store is damaged: what needs it returns an error that names it, and what can be done; the process
+// does not end, and no snapshot is made from then on.
+func TestPebbleDamaged(t *testing.T) {
+	dir := t.TempDir()
+	p, err := checkpoint.OpenPebble(dir)
+	require.NoError(t, err)
+	g := checkpoint.Group{Job: "job", Stage: "stage"}
+	w := checkpoint.Write{Group: g, Token: 1, To: 9}
+	for i := range 2000 {
+		w.Entries = append(w.Entries, checkpoint.Entry{Key: fmt.Appendf(nil, "key %d", i), Value: make([]byte, 100)})
+	}
+	_, err = p.Begin(t.Context(), g, 1)
+	require.NoError(t, err)
+	require.NoError(t, p.Write(t.Context(), []checkpoint.Write{w}))
+	require.NoError(t, p.Close())
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tables)
+	for _, name := range tables {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for i := range len(b) / 2 { // the blocks of entries
+			b[i] ^= 1
+		}
+		require.NoError(t, os.WriteFile(name, b, 0o600))
+	}
+	p, err = checkpoint.OpenPebble(dir)
+	require.NoError(t, err)
+	_, err = p.Load(t.Context(), g, func([]checkpoint.Entry) error { return nil })
+	require.ErrorContains(t, err, dir+": "+filepath.Base(tables[0])+" is damaged: put it back from a copy")
+	require.ErrorContains(t, err, "the directory can be removed")
+	require.NotContains(t, err.Error(), "\n")
+	w.From, w.To = 9, 12
+	require.ErrorContains(t, p.Write(t.Context(), []checkpoint.Write{w}), "is damaged")
+	require.NoError(t, p.Close())
 }
 
 func TestRedis(t *testing.T) {

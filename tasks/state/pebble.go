@@ -55,7 +55,7 @@ func OpenPebble(dir string, memory int) (*Pebble, error) {
 		// At most two memtables wait to be written.
 		MemTableSize: uint64(memory / 16), MemTableStopWritesThreshold: 2,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24,
-		EventListener: &pebble.EventListener{BackgroundError: p.fail},
+		EventListener: &pebble.EventListener{BackgroundError: p.fail, DataCorruption: p.found},
 	}
 	// Keys are read one by one, in no order, and many are new: the cost is what has to be read and
 	// decompressed for each.
@@ -79,6 +79,11 @@ func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("state: "+format, args...)) // invariant: pebble calls it only for errors that it cannot survive
+}
+
+// found takes note of a damaged file, which pebble would else end the process for.
+func (p *Pebble) found(i pebble.DataCorruptionInfo) {
+	p.fail(fmt.Errorf("%s is damaged: check the disk, and start again: the state is made anew from snapshots and the log", filepath.Base(i.Path)))
 }
 
 func (p *Pebble) fail(err error) {

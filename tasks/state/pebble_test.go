@@ -3,8 +3,11 @@ package state_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -101,6 +104,42 @@ func TestHomeIsMaps(t *testing.T) {
 		}
 		require.NoError(t, task.Err())
 	})
+}
+
+// Files are damaged while the store is in use: what is read there is an error of the task, which names the place, and the
+// process does not end.
+func TestDamaged(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	p, err := state.OpenPebble(dir, 1<<20)
+	require.NoError(t, err)
+	task := p.Task()
+	h := task.Table(0)
+	value := make([]byte, 1000)
+	for i := range 8000 {
+		h.Put(0, binary.BigEndian.AppendUint32(nil, uint32(i)), value)
+	}
+	h.Flush()
+	require.NoError(t, task.Err())
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tables)
+	for _, name := range tables {
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // compacted
+		}
+		require.NoError(t, err)
+		st, err := f.Stat()
+		require.NoError(t, err)
+		_, err = f.WriteAt(bytes.Repeat([]byte{7}, int(st.Size()/2)), 0)
+		require.NoError(t, errors.Join(err, f.Close()))
+	}
+	h.Range(0, nil, nil, func(_, _ []byte) bool { return true })
+	require.ErrorContains(t, task.Err(), "state in "+dir+": ")
+	require.ErrorContains(t, task.Err(), " is damaged: check the disk, and start again")
+	_ = task.Close()
+	_ = p.Close()
+	require.NoDirExists(t, dir)
 }
 
 type note struct {
