@@ -26,6 +26,7 @@ type paneHome[K comparable, A any] struct {
 	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
 	// memory since. They are written when their window closes.
 	unsaved map[int64][]dirtyPane[K, A]
+	dropped bool // a group was, since the last commit
 	hand    index.Hand
 	// fresh: all panes of the keys that collect returned last are in memory.
 	fresh   bool
@@ -144,7 +145,15 @@ func (m *PaneTable[K, A]) write(e *PaneEntry[K, A], p *Pane[A]) {
 // evict reduces memory below the limit, as Map.evict does.
 func (m *PaneTable[K, A]) evict() {
 	d := m.disk
-	defer d.home.Flush()
+	defer d.home.Clean()
+	if d.dropped { // the task may never have a window with the panes of the group again
+		d.dropped = false
+		for end, list := range d.unsaved {
+			if d.unsaved[end] = m.unsaved(list, end); len(d.unsaved[end]) == 0 {
+				delete(d.unsaved, end)
+			}
+		}
+	}
 	if m.index.Size() == 0 { // it needs no share of the memory
 		return
 	}
@@ -299,4 +308,5 @@ func (m *PaneTable[K, A]) dropHome(group int) {
 	m.index.Each(group, func(e *PaneEntry[K, A]) { e.V.all = nil }) // they may be unsaved
 	m.n -= m.disk.ends.DropGroup(group)
 	m.disk.home.Drop(group)
+	m.disk.dropped = true
 }

@@ -72,6 +72,7 @@ func (ts *Timers[K]) far(key *PaneKey[K]) bool {
 // sweep implements pacer: entries before the first pending timer are dead.
 func (ts *Timers[K]) sweep() {
 	d := ts.disk
+	defer d.home.Clean()
 	if t, enc, ok := ts.queue.First(); ok {
 		d.scratch = timehome.Key(d.scratch[:0], t)
 		d.home.Sweep(d.scratch, enc)

@@ -106,6 +106,18 @@ func (p *Pebble) err() error {
 // Written returns how many bytes of entries have left memory since the database was opened.
 func (p *Pebble) Written() uint64 { return p.bytes.Load() }
 
+// Entries counts the entries of all tasks, by reading them.
+func (p *Pebble) Entries() (n int, err error) {
+	it, err := p.db.NewIter(nil)
+	if err != nil {
+		return 0, err
+	}
+	for it.First(); it.Valid(); it.Next() {
+		n++
+	}
+	return n, errors.Join(it.Error(), it.Close())
+}
+
 // Close removes the database.
 func (p *Pebble) Close() error { return errors.Join(p.db.Close(), os.RemoveAll(p.dir)) }
 

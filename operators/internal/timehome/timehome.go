@@ -14,14 +14,16 @@ import (
 //
 //	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
 //
-// Dropping a key group increments the group's era. Entries of an older era are ignored, and are
-// deleted together with the other entries of their time.
+// Dropping a key group increments the group's era. Entries of an older era are ignored. Clean deletes
+// them, unless the other entries of their time, with which they go too, are deleted before: it does not
+// come to that if the task has nothing of that time when it is over.
 //
 // Invariant: a key has one group, which is determined by its hash.
 type Home struct {
 	h     exec.Home
 	eras  []uint64 // by group
 	value []byte
+	left  leftovers
 	// No entry below swept is alive: the next Flush deletes those that remain, by one range.
 	swept []byte
 	sweep bool
@@ -70,6 +72,7 @@ func (h *Home) Put(group int, key, value []byte) {
 	h.value = binary.AppendUvarint(binary.AppendUvarint(h.value[:0], uint64(group)), h.eras[group])
 	h.value = append(h.value, value...)
 	h.h.Put(0, key, h.value)
+	h.left.put(costOf(key, h.value))
 }
 
 // Delete implements exec.Home.
@@ -96,7 +99,10 @@ func (h *Home) sweepNow() {
 }
 
 // Drop implements exec.Home.
-func (h *Home) Drop(group int) { h.eras[group]++ }
+func (h *Home) Drop(group int) {
+	h.eras[group]++
+	h.left.some = true
+}
 
 // Limit implements exec.Home.
 func (h *Home) Limit() int { return h.h.Limit() }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/timehome"
 	"tailrace.dev/tailrace/operators/optest"
 )
@@ -72,7 +73,11 @@ func TestHomeIsAMap(t *testing.T) {
 					h.Sweep(nil, nil)
 				}
 			}
-			h.Flush()
+			if rapid.Bool().Draw(t, "commit") {
+				h.Clean()
+			} else {
+				h.Flush()
+			}
 			key, g := row("read")
 			value, ok := h.Get(g, key, []byte("behind "))
 			want, has := is[string(key)]
@@ -102,6 +107,76 @@ func TestHomeIsAMap(t *testing.T) {
 			require.Equal(t, wantAll, all)
 			require.Equal(t, wantSome, some)
 		}
+		h.Clean() // there may have been drops since a pass began
+		h.Clean()
+		require.Len(t, is, entries(below), "nothing is left of the groups that were dropped")
+	})
+}
+
+// entries counts what a Home has in group 0.
+func entries(h exec.Home) (n int) {
+	h.Range(0, nil, nil, func([]byte, []byte) bool {
+		n++
+		return true
+	})
+	return n
+}
+
+// Groups come and go and the task has nothing of its own when their times are over: what they have left is
+// deleted at commits, a bounded part at each, and no entry that another group has.
+func TestLeftoversAreDeleted(t *testing.T) {
+	for name, size := range map[string]int{"small": 1, "large": 4 << 10} {
+		t.Run(name, func(t *testing.T) {
+			below := &counted{Home: optest.NewHome(7)}
+			h := timehome.New(below, 3)
+			value := make([]byte, size)
+			key := func(time, n int) []byte { return fmt.Append(timehome.Key(nil, int64(time)), n) }
+			const stays, come = 100, 2000
+			for n := range stays {
+				h.Put(2, key(20*n, -1), value)
+			}
+			for cycle := range 40 {
+				at := 50 * cycle // in front of a pass, and behind it
+				if cycle%4 > 1 {
+					at = -at
+				}
+				for n := range come {
+					h.Put(cycle%2, key(at, n+come*(cycle%2)), value)
+				}
+				h.Clean()
+				h.Drop(cycle % 2)
+				below.read = 0
+				h.Clean()
+				require.LessOrEqual(t, below.read, 5*come, "at one commit")
+			}
+			require.Less(t, entries(below), 20*come)
+			for range 400 {
+				h.Clean()
+			}
+			require.Equal(t, stays, entries(below))
+			below.read = 0
+			h.Clean()
+			require.Zero(t, below.read, "nothing was dropped since")
+			n := 0
+			h.All(nil, nil, func(int, []byte, []byte) bool {
+				n++
+				return true
+			})
+			require.Equal(t, stays, n)
+		})
+	}
+}
+
+// counted counts the entries that ranges read.
+type counted struct {
+	exec.Home
+	read int
+}
+
+func (c *counted) Range(group int, from, to []byte, f func(key, value []byte) bool) {
+	c.Home.Range(group, from, to, func(key, value []byte) bool {
+		c.read++
+		return f(key, value)
 	})
 }
 
