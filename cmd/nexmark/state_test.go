@@ -51,6 +51,38 @@ func TestStateLargerThanMemory(t *testing.T) {
 	require.Equal(t, want, slices.Sorted(strings.Lines(string(b))))
 }
 
+// One rescale follows the other at once, out and in again, with state on disk, which comes later than its owners change: each
+// says of all key groups that it has moved how their state has come.
+func TestMovedOfRescalesInARow(t *testing.T) {
+	dir := t.TempDir()
+	home, err := state.OpenPebble(filepath.Join(dir, "state"), 1<<20)
+	require.NoError(t, err)
+	defer home.Close()
+	log, err := embedded.Open(filepath.Join(dir, "log"), embedded.Options{})
+	require.NoError(t, err)
+	defer log.Close()
+	s := driver.Settings{
+		Workload: "count", Own: map[string]string{"keys": "20000"}, Generator: generator.Config{Seed: 5, Events: 300_000, Rate: 10_000, Base: generator.DefaultBase},
+		Output: filepath.Join(dir, "out"), Parallelism: 2, Groups: 32, CommitInterval: 10 * time.Millisecond, Rate: 60_000, State: home, Logged: true,
+	}
+	for i := range 8 {
+		s.Rescales = append(s.Rescales, driver.Rescale{Events: 60_000, Stage: "keys", Tasks: []int{32, 1, 7, 2}[i%4]})
+	}
+	did, err := driver.Run(t.Context(), log, s, nil)
+	require.NoError(t, err)
+	n := 0
+	for i := range did.Rescaled[1:] {
+		if did.Rescaled[i+1].NotDone != "" {
+			break // the run may have ended before the state of the one before had come
+		}
+		r := &did.Rescaled[i]
+		require.NotNil(t, r.Moved, "rescale %d", i)
+		require.Equal(t, r.GroupsMoved, int(r.Moved.Given+r.Moved.Copied+r.Moved.Fetched+r.Moved.Restored), "%+v", r.Rescaled)
+		n++
+	}
+	require.Positive(t, n)
+}
+
 // Windows (queries 5 and 8), a join (3) and auctions with their timers (4), whose state is larger
 // than what their tables may keep in memory, with snapshots all the time: the rows are the
 // oracle's.

@@ -1,9 +1,12 @@
 package driver
 
 import (
+	"context"
 	"math"
+	"time"
 
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // Moved says how the state of a rescale came, and what records waited for it.
@@ -16,6 +19,41 @@ type Moved struct {
 	WaitP50MS MS     `json:"wait_p50_ms"`
 	WaitP99MS MS     `json:"wait_p99_ms"`
 	WaitMaxMS MS     `json:"wait_max_ms"`
+}
+
+// arrivedWithin is the longest wait for the state of a rescale: it does not all come if a task fails meanwhile.
+const arrivedWithin = 5 * time.Second
+
+// arrived waits until the state of the last rescale has come, and completes it. A rescale is done when the receivers own
+// the groups; with state on disk, or of another process, they get it later. A receiver that is asked to leave before that takes
+// what it has counted with it.
+func arrived(ctx context.Context, job *tasks.Job, all []Rescaled) {
+	if len(all) == 0 {
+		return
+	}
+	r := &all[len(all)-1]
+	limit := time.NewTimer(arrivedWithin)
+	defer limit.Stop()
+	for {
+		came(all, job.Status())
+		if mode, err := rescale.ModeOf(r.Mode); r.NotDone != "" || err != nil || mode.Restarts || r.GroupsMoved == 0 || r.Moved != nil && r.Moved.groups() >= uint64(r.GroupsMoved) {
+			return
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-limit.C:
+			return
+		case <-job.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// groups returns the number of groups whose state has come.
+func (m *Moved) groups() uint64 {
+	return m.Given + m.Copied + m.Fetched + m.Restored
 }
 
 // came completes the last rescale, now that the tasks have this status.

@@ -191,15 +191,15 @@ func (r *rescaler) end() ([]Rescaled, error) {
 	return r.all, r.err
 }
 
-// do waits for the moment and rescales. The state of the one before, the last of all, has come by then.
+// do waits for the moment, and for the state of the rescale before, the last of all, and rescales.
 func (r *Rescale) do(ctx context.Context, job *tasks.Job, begin time.Time, all []Rescaled) (*Rescaled, error) {
 	out := &Rescaled{At: r.When(), Rescaled: tasks.Rescaled{Stage: r.Stage, To: r.Tasks}}
 	if !r.due(ctx, job, begin) {
 		out.NotDone = "the run had ended"
 		return out, nil
 	}
+	arrived(ctx, job, all)
 	out.asked, out.before = time.Now(), job.Status()
-	came(all, out.before)
 	did, err := job.Rescale(ctx, tasks.Rescale{Stage: r.Stage, Tasks: r.Tasks, Mode: r.Mode, Batch: r.Batch, Strategy: r.Strategy, Late: r.Late, ID: "--rescale"})
 	switch {
 	case err == nil:
