@@ -74,7 +74,7 @@ func (p *Pebble) found(i pebble.DataCorruptionInfo) {
 	p.background.Lock()
 	defer p.background.Unlock()
 	if p.damaged == nil {
-		p.damaged = fmt.Errorf("checkpoint store in %s: %s is damaged: put it back from a copy %s", p.dir, filepath.Base(i.Path), remedy)
+		p.damaged = fmt.Errorf("checkpoint store in %s: %s: %w: put it back from a copy %s", p.dir, filepath.Base(i.Path), ErrDamaged, remedy)
 	}
 }
 

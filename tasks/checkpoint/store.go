@@ -18,6 +18,10 @@ var ErrMoved = errors.New("the checkpoint store is not where its writer left it"
 // ErrOther is in the error of a restart whose store does not belong to its log.
 var ErrOther = errors.New("this is another checkpoint store")
 
+// ErrDamaged is in the error of a store a file of which is damaged: it stays so until the file is put back, and the process
+// started again.
+var ErrDamaged = errors.New("the file is damaged")
+
 // Group identifies a key group's state.
 type Group struct {
 	Job   string // its id
@@ -42,7 +46,7 @@ type Write struct {
 }
 
 // Store is a durable key-value store for state. It is safe for concurrent use. Errors other than
-// the two above come from the implementation: the caller tries again later; nothing is lost.
+// these come from the implementation: the caller tries again later; nothing is lost.
 type Store interface {
 	// Begin makes token the group's writer, and returns the position up to which it has entries (0:
 	// there are none). It fails with ErrFenced if the group has a higher token. The position need not be

@@ -98,11 +98,12 @@ func TestPebbleDamaged(t *testing.T) {
 	p, err = checkpoint.OpenPebble(dir)
 	require.NoError(t, err)
 	_, err = p.Load(t.Context(), g, func([]checkpoint.Entry) error { return nil })
-	require.ErrorContains(t, err, dir+": "+filepath.Base(tables[0])+" is damaged: put it back from a copy")
+	require.ErrorContains(t, err, dir+": "+filepath.Base(tables[0])+": the file is damaged: put it back from a copy")
+	require.ErrorIs(t, err, checkpoint.ErrDamaged)
 	require.ErrorContains(t, err, "the directory can be removed")
 	require.NotContains(t, err.Error(), "\n")
 	w.From, w.To = 9, 12
-	require.ErrorContains(t, p.Write(t.Context(), []checkpoint.Write{w}), "is damaged")
+	require.ErrorIs(t, p.Write(t.Context(), []checkpoint.Write{w}), checkpoint.ErrDamaged)
 	require.NoError(t, p.Close())
 }
 

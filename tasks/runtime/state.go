@@ -84,6 +84,7 @@ func (t *task) load(ctx context.Context, groups []int, token, tail sharedlog.LSN
 	if store == nil {
 		return none, nil
 	}
+	var lasting error // trying again does not help
 	err = t.cfg.Retry(ctx, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
 		from, err = t.loadFrom(ctx, store, groups, token)
 		if err != nil && !named && !errors.Is(err, checkpoint.ErrFenced) {
@@ -91,8 +92,15 @@ func (t *task) load(ctx context.Context, groups []int, token, tail sharedlog.LSN
 			from = none
 			return nil
 		}
+		if errors.Is(err, checkpoint.ErrDamaged) {
+			lasting = err
+			return nil
+		}
 		return err
 	})
+	if err = errors.Join(err, lasting); err != nil {
+		return nil, err
+	}
 	for i, at := range from {
 		if at > tail {
 			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(groups[i]), at, tail)
