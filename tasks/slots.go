@@ -14,7 +14,7 @@ const slotsSetting = "slots"
 
 // errSlots refuses slots, which are spare key groups as long as no task routes by a table (docs/adr/0078). It is
 // a variable so that tests can run a job with them.
-var errSlots = errors.New("tasks do not route keys to slots yet: use more key groups (--key-groups), or PreAggregate where a key is heavier than a task")
+var errSlots = errors.New("nothing chooses a routing table yet: use more key groups (--key-groups), or PreAggregate where a key is heavier than a task")
 
 // checkSlots returns why the job cannot have slots, and what to do instead.
 func (s *Spec) checkSlots(can progress.Capabilities) error {

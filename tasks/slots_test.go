@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
@@ -20,14 +21,13 @@ func TestEmptySlots(t *testing.T) {
 	tasks.AllowSlots(t)
 	for seed, protocol := range []string{"fused", "marker"} {
 		rng := rand.New(rand.NewPCG(uint64(seed), 21))
-		w := newWorld(uint64(seed), 20_000, 2)
+		x := newTrails(uint64(seed), 20_000, 2)
 		file, log := filepath.Join(t.TempDir(), "out"), mem.New(mem.Options{})
 		o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, CommitInterval: time.Millisecond, Logger: quiet, Protocol: protocol, Checkpoints: storetest.NewMem(), SnapshotInterval: time.Millisecond}
 		overCrashes(t, rng, 6000, func() *tasks.Job {
-			job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+			job, err := tasks.Start(t.Context(), log, x.plan(t, file), o)
 			require.NoError(t, err)
-			require.Len(t, job.Layout().Stages[2].Owner, 11)
-			require.Equal(t, 8, job.Layout().Stages[1].Groups, "the stream of a Rebalance has no slots")
+			require.Len(t, job.Layout().Stages[1].Owner, 11)
 			return job
 		}, func(job *tasks.Job, life int) {
 			for n := 1; ; n = n%4 + 1 {
@@ -36,16 +36,29 @@ func TestEmptySlots(t *testing.T) {
 				}
 			}
 		})
-		sameRows(t, w.want, lines(t, file))
+		sameRows(t, x.want, lines(t, file))
 
 		o.Slots = 2
-		_, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+		_, err := tasks.Start(t.Context(), log, x.plan(t, file), o)
 		require.ErrorIs(t, err, tasks.ErrSettings)
 		require.ErrorContains(t, err, "it has 3 slots a stream (0: none), is now to have 2; run it with as many")
 		o.Slots = 0
-		_, err = tasks.Start(t.Context(), log, w.plan(t, file), o)
+		_, err = tasks.Start(t.Context(), log, x.plan(t, file), o)
 		require.ErrorContains(t, err, "it has 3 slots a stream (0: none), is now to have 0")
 	}
+}
+
+// What a stage keeps decides whether it can have slots: its job does not begin.
+func TestSlotsOfWindows(t *testing.T) {
+	tasks.AllowSlots(t)
+	o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet}
+	_, err := tasks.Start(t.Context(), mem.New(mem.Options{}), newWorld(1, 100, 2).plan(t, "out"), o)
+	require.ErrorIs(t, err, exec.ErrStays)
+	require.ErrorContains(t, err, `stage "by-key" cannot have slots: `)
+	o.State = onDisk(t)
+	_, err = tasks.Start(t.Context(), mem.New(mem.Options{}), newTrails(1, 100, 2).plan(t, "out"), o)
+	require.ErrorIs(t, err, exec.ErrStays)
+	require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")
 }
 
 // The log says which streams have slots. A savepoint is refused.
@@ -84,7 +97,7 @@ func TestSlotsAreRefused(t *testing.T) {
 		o    tasks.Options
 		want string
 	}{
-		{tasks.Options{Slots: 4}, "slots: 4: tasks do not route keys to slots yet: use more key groups (--key-groups)"},
+		{tasks.Options{Slots: 4}, "slots: 4: nothing chooses a routing table yet: use more key groups (--key-groups)"},
 		{tasks.Options{Slots: 4, Protocol: "txn"}, "cannot under protocol txn: use fused or marker, or no slots"},
 		{tasks.Options{Slots: 4, From: "s"}, "a job that begins from a savepoint can have none"},
 		{tasks.Options{Slots: -1}, "slots: -1 is out of bounds 0 to 256"},

@@ -196,7 +196,9 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 	}
 	cfg.Savepoint.Observer = o.Observer
 	cfg.Commits = commits(cfg, o.Logger)
-	cfg.Handover = mover(cfg)
+	if cfg.Handover = mover(cfg); cfg.Handover == nil && s.Slots > 0 {
+		return nil, fmt.Errorf("job %q: slots: %d: %w", s.Name, s.Slots, runtime.ErrNoHandover)
+	}
 	return cfg, nil
 }
 

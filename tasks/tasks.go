@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/grains"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
@@ -31,6 +32,9 @@ type (
 	Rescale  = rescale.Request
 	Rescaled = rescale.Result
 )
+
+// Reroute is a request to replace the routing table of streams with slots (Job.Reroute).
+type Reroute = routing.Reroute
 
 // Autoscale is a request to keep the number of tasks of a stage between two bounds, as its load demands
 // (Job.Autoscale), Autoscaled what has been done for a stage (Job.Autoscaled).

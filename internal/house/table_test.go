@@ -305,11 +305,19 @@ var table = []row{
 		why: "it repeats a function and must not know what that does",
 	},
 	{
-		path: "tasks/handover", may: []string{"sharedlog", "operators/exec", "tasks/control", "tasks/copies", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/rescale", "tasks/runtime", "tasks/status", "tasks/tags"},
+		path: "tasks/handover", may: []string{"sharedlog", "operators/exec", "tasks/control", "tasks/copies", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/rescale", "tasks/routing", "tasks/runtime", "tasks/status", "tasks/tags", "operators/route", "operators/route/epoch"},
 		why: "it can be deleted whole: only tasks/moves.go imports it (TestHandoverCanBeDeleted)",
 	},
 	{
-		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/envelope", "tasks/grains", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/runtime", "tasks/savepoint", "tasks/status"},
+		path: "tasks/reread", clockless: true, may: []string{"sharedlog", "tasks/progress"},
+		why: "it reads records again, whoever processes them",
+	},
+	{
+		path: "tasks/routing", clockless: true, may: []string{"sharedlog", "operators/exec", "operators/route", "operators/route/epoch", "tasks/envelope", "tasks/layout", "tasks/records"},
+		why: "it translates between records and operators/route/epoch, which decides; tasks read, move state and append",
+	},
+	{
+		path: "tasks/embedded", may: []string{"sharedlog", "operators/exec", "tasks/autoscale", "tasks/balance", "tasks/envelope", "tasks/grains", "tasks/layout", "tasks/observe", "tasks/rescale", "tasks/retention", "tasks/routing", "tasks/runtime", "tasks/savepoint", "tasks/status"},
 		why: "it runs the tasks of a job in one process, through what package runtime exports",
 	},
 	{

@@ -27,8 +27,9 @@ func (p *Plan) Domains() []int {
 }
 
 // WithSlots returns the plan with so many slots in each stream that can have some: that of a domain in which
-// all streams are hashed, into the job's number of key groups, and all stages that read them can give key
-// groups to others and do not forward theirs. A stream that has slots keeps them.
+// all streams are hashed, into the job's number of key groups, all stages that read them can give key
+// groups to others and do not forward theirs, and all that write them learn of plans, as sinks do not. A stream
+// that has slots keeps them.
 func (p *Plan) WithSlots(slots int) *Plan {
 	if slots == 0 {
 		return p
@@ -45,6 +46,11 @@ func (p *Plan) WithSlots(slots int) *Plan {
 		forwards := slices.ContainsFunc(s.Outputs, func(out int) bool { return p.Streams[out].Forwards })
 		if len(s.Inputs) > 0 && (s.Sink || forwards) {
 			fixed = append(fixed, domains[s.Inputs[0]])
+		}
+		if s.Sink {
+			for _, out := range s.Outputs {
+				fixed = append(fixed, domains[out])
+			}
 		}
 	}
 	with := *p

@@ -26,6 +26,7 @@ func TestWithSlots(t *testing.T) {
 		"fixed groups":    {plan([]exec.StreamSpec{{Hashed: true, Groups: 1}, hashed}, reads(0), reads(1)), []int{0, 4}},
 		"a sink":          {plan([]exec.StreamSpec{hashed, hashed}, exec.StageSpec{Inputs: []int{0}, Sink: true}, reads(1)), []int{0, 4}},
 		"forwarded":       {plan([]exec.StreamSpec{hashed, {Forwards: true}}, exec.StageSpec{Inputs: []int{0}, Outputs: []int{1}}, reads(1)), []int{0, 0}},
+		"of a sink":       {plan([]exec.StreamSpec{hashed, hashed}, exec.StageSpec{Inputs: []int{0}, Outputs: []int{1}, Sink: true}, reads(1)), []int{0, 0}},
 		"has some":        {plan([]exec.StreamSpec{{Slots: 4}, {}}, reads(0), reads(1)), []int{4, 0}},
 	} {
 		with := c.plan.WithSlots(4)

@@ -56,7 +56,7 @@ func (c *Control) Append(ctx context.Context, p *envelope.Plan, l *layout.Layout
 	group := []sharedlog.Record{{Tags: []sharedlog.Tag{tags.Control(c.job)}, Data: p.Append(nil)}}
 	for _, i := range streams {
 		s := &l.Streams[i]
-		r := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}
+		r := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks, Epoch: p.Epoch}
 		if p.Number > 1 {
 			r.Plan = p.Number
 		}

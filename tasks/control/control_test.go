@@ -32,7 +32,7 @@ func TestOneAppendsPlans(t *testing.T) {
 	require.Equal(t, first.At, second.At)
 	wider, err := l.With(1, 3, []int{0, 1, 2, 2})
 	require.NoError(t, err)
-	require.NoError(t, second.Append(t.Context(), &envelope.Plan{Job: "j", Number: 2}, wider, []int{1}))
+	require.NoError(t, second.Append(t.Context(), &envelope.Plan{Job: "j", Number: 2, Epoch: 3}, wider, []int{1}))
 	err = first.Append(t.Context(), &envelope.Plan{Job: "j", Number: 2}, l, nil)
 	require.Equal(t, sharedlog.KindConditionFailed, sharedlog.KindOf(err), "%v", err)
 
@@ -49,5 +49,5 @@ func TestOneAppendsPlans(t *testing.T) {
 	require.Equal(t, second.At+1, e.LSN)
 	var p envelope.Producers
 	require.NoError(t, p.Parse(e.Data))
-	require.Equal(t, envelope.Producers{Stream: 1, Stage: 1, Tasks: 3, Plan: 2}, p)
+	require.Equal(t, envelope.Producers{Stream: 1, Stage: 1, Tasks: 3, Plan: 2, Epoch: 3}, p)
 }

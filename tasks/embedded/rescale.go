@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -62,6 +63,23 @@ func (j *Job) SwitchGrain(ctx context.Context, s runtime.Switch) error {
 	}
 	if err != nil {
 		return fmt.Errorf("switch the grain of stage %q: %w", s.Stage, err)
+	}
+	return nil
+}
+
+// Reroute replaces the routing table of streams with slots while the job runs, and then moves key groups to the owners that
+// are wanted. It waits while key groups move, and until all tasks have adopted the table.
+// After the job has ended, or if it ends meanwhile, the error is runtime.ErrEnded.
+func (j *Job) Reroute(ctx context.Context, r routing.Reroute) error {
+	err := runtime.ErrNoHandover
+	switch h := j.executor.Config().Handover; {
+	case j.over():
+		err = runtime.ErrEnded
+	case h != nil:
+		err = j.alone(ctx, func(ctx context.Context) error { return h.Reroute(ctx, j, r) })
+	}
+	if err != nil {
+		return fmt.Errorf("replace the routing table of stage %q: %w", r.Stage, err)
 	}
 	return nil
 }

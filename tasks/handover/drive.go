@@ -172,10 +172,9 @@ func (h *Handover) Switch(ctx context.Context, r runtime.Switch) error {
 	if err := c.finishStep(ctx); err != nil {
 		return err
 	}
-	p := *c.control.Plan
-	p.Number, p.Moves, p.Stages = max(p.Number, 1)+1, nil, slices.Clone(p.Stages)
+	p := c.nextPlan()
 	p.Stages[s].Grain = &r.Grain
-	return c.write(ctx, &p, nil)
+	return c.write(ctx, p, nil)
 }
 
 // finishStep waits until no key group is on its way, without a next step.

@@ -21,6 +21,8 @@ type Handover struct {
 	// restarts is the first plan whose groups no task takes, because all are about to start again; 0:
 	// there is none.
 	restarts atomic.Uint64
+	// newest is the newest plan that this process has learned of while the tasks ran.
+	newest atomic.Pointer[envelope.Plan]
 
 	mu     sync.Mutex
 	movers map[*mover]bool
@@ -48,6 +50,9 @@ func (h *Handover) Mover(e *runtime.Engine) runtime.Mover {
 func (h *Handover) tell(p *envelope.Plan, at sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if was := h.newest.Load(); was == nil || was.Number < p.Number {
+		h.newest.Store(p)
+	}
 	for m := range h.movers {
 		m.told = append(m.told, planOf(p, at, m.stage, m.source))
 		m.poke()

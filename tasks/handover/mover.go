@@ -35,6 +35,7 @@ type mover struct {
 	// releases are those that the task takes groups by, by their LSN.
 	releases map[sharedlog.LSN]*envelope.Marker
 	plans    map[uint64]rescale.Plan // by number
+	learned  *envelope.Plan          // by which the task routes, or is to
 	arrivals []*arrival              // in the order of their releases
 	at       sharedlog.LSN           // the task holds at this plan; 0: it does not
 	// What the marker that is being made says.
@@ -82,7 +83,13 @@ func (m *mover) Begin(ctx context.Context, last *envelope.Marker, at, place shar
 	if err != nil {
 		return false, fmt.Errorf("stage %q: %w", m.name(), err)
 	}
-	if err := m.own(); err != nil || !m.core.Silent() {
+	if err := m.own(); err != nil {
+		return false, err
+	}
+	if r := m.e.Routes(); r != nil && !m.core.Silent() {
+		err = r.Resume(ctx, cfg.Log, cfg.Layout.Job, last)
+	}
+	if err != nil || !m.core.Silent() {
 		return false, err
 	}
 	if !m.core.Open() && !m.e.Newcomer() { // it has left, and no plan names it again
@@ -162,6 +169,12 @@ func (m *mover) own() error {
 
 // Turn implements runtime.Mover.
 func (m *mover) Turn(ctx context.Context) error {
+	if p := m.h.newest.Load(); p != m.learned {
+		m.learned = p
+		if err := m.learn(ctx, p); err != nil {
+			return err
+		}
+	}
 	effects := m.effects
 	m.effects = nil
 	for _, p := range m.h.next(m) {
@@ -247,12 +260,20 @@ func (m *mover) Waits(e *sharedlog.Entry) (bool, error) {
 		// If only parts are missing, event time stands: the marker waits for them only if records count at it,
 		// those of a commit that was too large for one group of the log.
 		return !m.onlyParts() || m.e.HoldsFor(&m.marker), nil
+	case envelope.KindPlan:
+		// Another table may move state between groups of which not all has come.
+		var p envelope.Plan
+		if err := p.Parse(e.Data); err != nil {
+			return false, err
+		}
+		return m.core.Blocked() && e.LSN >= m.e.Position() && m.e.Routes() != nil && m.e.Routes().Begins(&p), nil
 	}
 	return false, nil
 }
 
 // Reached implements runtime.Mover.
 func (m *mover) Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan) error {
+	first := at >= m.e.Position() // else it is read again
 	plan := m.plan(planOf(p, at, m.stage, m.source))
 	effects := m.core.Reached(&plan, m.e.Watermark())
 	if m.core.Holds() {
@@ -262,6 +283,11 @@ func (m *mover) Reached(ctx context.Context, at sharedlog.LSN, p *envelope.Plan)
 	}
 	if err := m.own(); err != nil {
 		return err
+	}
+	if first {
+		if err := m.reroute(ctx, p); err != nil {
+			return err
+		}
 	}
 	return m.carry(ctx, effects)
 }
@@ -349,6 +375,9 @@ func (m *mover) one(ctx context.Context, e *rescale.Effect, others []rescale.Eff
 		if err != nil {
 			return err
 		}
+		if err := m.enterRoutes(ctx); err != nil {
+			return err
+		}
 		if err := m.e.Enter(ctx, &runtime.Entry{Position: tail, Low: tail, Watermark: exec.MaxTime}); err != nil {
 			return err
 		}
@@ -397,6 +426,9 @@ func (m *mover) enter(ctx context.Context, s *rescale.Start) error {
 		n.Clock = max(n.Clock, r.Clock)
 	}
 	if err := m.own(); err != nil {
+		return err
+	}
+	if err := m.enterRoutes(ctx); err != nil {
 		return err
 	}
 	return m.e.Enter(ctx, n)

@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -309,7 +310,7 @@ func (c *controller) markers() (sharedlog.Reader, error) {
 	o := sharedlog.ReaderOptions{From: c.control.At, BelowFloor: true}
 	l := c.h.cfg.Layout
 	for s := range l.Stages {
-		if c.h.refuse(s, 1) != nil {
+		if c.h.refuse(s, 1) != nil && l.Stages[s].Slots == 0 {
 			continue
 		}
 		for task := range l.Stages[s].Groups { // as many as it can have
@@ -329,6 +330,9 @@ func (c *controller) next(ctx context.Context, j rescale.Tasks) (rescale.Decisio
 	tail, err := c.log.Tail(ctx)
 	if err != nil {
 		return rescale.Decision{}, err
+	}
+	if why, err := c.adopting(ctx, tail); why != "" || err != nil {
+		return rescale.Decision{Waits: why}, err
 	}
 	f := rescale.Facts{Marks: make([][]*rescale.Marker, len(c.present.Stages)), Runs: func(s, task int) bool {
 		return slices.Contains(c.entered, [2]int{s, task}) && j.Runs(s, task) // what runs otherwise has left
@@ -365,11 +369,17 @@ func (c *controller) members(s int) int {
 	return n
 }
 
+// nextPlan returns the next plan, as yet without a change. All tasks have adopted the routing tables of the newest one.
+func (c *controller) nextPlan() *envelope.Plan {
+	p := *c.control.Plan
+	p.Number, p.Moves, p.Routes, p.Stages = max(p.Number, 1)+1, nil, routing.Next(&p), slices.Clone(p.Stages)
+	return &p
+}
+
 // append appends the plan of a decision.
 func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
-	p := *c.control.Plan
-	p.Number, p.Moves, p.Goal = max(p.Number, 1)+1, nil, nil
-	p.Stages = slices.Clone(p.Stages)
+	p := c.nextPlan()
+	p.Goal = nil
 	for s := range d.Plans {
 		p.Stages[s].Tasks, p.Stages[s].Owners = d.Plans[s].Tasks, d.Plans[s].Owners
 		for _, m := range d.Plans[s].Moves {
@@ -379,7 +389,7 @@ func (c *controller) append(ctx context.Context, d *rescale.Decision) error {
 			p.Goal = append(p.Goal, envelope.PlanStage{Name: p.Stages[s].Name, Tasks: g.Tasks, Owners: g.Owners})
 		}
 	}
-	if err := c.write(ctx, &p, d.Producers); err != nil {
+	if err := c.write(ctx, p, d.Producers); err != nil {
 		return err
 	}
 	c.steps++

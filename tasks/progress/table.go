@@ -53,7 +53,8 @@ func (t *Table) Restore(seen []envelope.Seen, floor int64) {
 //
 // A task that a later plan adds, or names again after it has left, holds the watermark where it is
 // until its first marker, which may promise less (pitfall T4). A task that a later plan does not name
-// stays until the marker with which it leaves. The caller does not register again what was registered
+// stays until the marker with which it leaves. Until its first marker a task sends by the tables of the
+// record's epoch. The caller does not register again what was registered
 // below its position: a task may have left since.
 func (t *Table) Register(p *envelope.Producers) error {
 	stage, ours := t.producer[p.Stream]
@@ -65,8 +66,9 @@ func (t *Table) Register(p *envelope.Producers) error {
 	}
 	t.known[p.Stream], t.plan[stage] = true, max(p.Plan, t.plan[stage])
 	for i := range p.Tasks {
-		if e := t.entry(stage, uint32(i)); e.Left {
-			*e = envelope.Seen{Stage: e.Stage, Task: e.Task, Commit: e.Commit, Watermark: minTime}
+		_, known := t.find(stage, uint32(i))
+		if e := t.entry(stage, uint32(i)); e.Left || !known {
+			*e = envelope.Seen{Stage: e.Stage, Task: e.Task, Commit: e.Commit, Watermark: minTime, Epoch: p.Epoch}
 		}
 	}
 	t.advance()
@@ -138,7 +140,7 @@ func (t *Table) pass(fresh **envelope.Marker) {
 	}
 	*fresh = nil
 	e := t.entry(m.Stage, m.Task)
-	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained, e.Left = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained, m.Left
+	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained, e.Left, e.Epoch = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained, m.Left, m.Epoch
 	t.advance()
 }
 
@@ -218,6 +220,21 @@ func (t *Table) Ended() bool {
 		}
 	}
 	return true
+}
+
+// Epoch returns the least routing epoch by which a producer sends that has not ended, the greatest there can be if all have:
+// data of the epochs before it has been read. It is 0 until all are registered.
+func (t *Table) Epoch() uint32 {
+	if !t.Known() {
+		return 0
+	}
+	least := ^uint32(0)
+	for i := range t.seen {
+		if e := &t.seen[i]; !e.Ended {
+			least = min(least, e.Epoch)
+		}
+	}
+	return least
 }
 
 // Drained reports whether all producers that have not ended have stopped for savepoint n. Another

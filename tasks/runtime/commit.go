@@ -43,6 +43,11 @@ func (t *task) commit(ctx context.Context) error {
 	}
 	t.number++
 	outputs := t.takeOutputs(t.number)
+	if t.out.routes != nil {
+		if err := t.out.routes.Take(t.chain, t.promise.Time); err != nil {
+			return err
+		}
+	}
 	changes, err := t.committer.Changes(ctx)
 	if err != nil {
 		return err
@@ -87,6 +92,9 @@ func (t *task) marker() sharedlog.Record {
 	m.Snapshot, m.Kept = t.named()
 	if t.moves != nil {
 		t.moves.Marker(m)
+	}
+	if t.out.routes != nil {
+		t.out.routes.Mark(m)
 	}
 	for _, p := range t.scratch.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})

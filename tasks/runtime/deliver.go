@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/reread"
 )
 
 // entry processes one record of the input.
@@ -90,10 +91,10 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 	if len(held) == 0 {
 		return nil
 	}
-	again := rereader{task: t, until: held[len(held)-1].LSN + 1}
-	defer again.close()
+	again := reread.Reader{Log: t.cfg.Log, Tags: func() []sharedlog.Tag { return t.inputTags(t.cfg.Layout) }, Until: held[len(held)-1].LSN + 1}
+	defer again.Close()
 	for _, d := range held {
-		err := again.fill(ctx, &d)
+		err := again.Fill(ctx, &d)
 		if err != nil {
 			return err
 		}
@@ -110,47 +111,6 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 		}
 	}
 	return nil
-}
-
-// rereader reads records again that did not fit the memory bound when they were read.
-type rereader struct {
-	task  *task
-	until sharedlog.LSN
-	in    sharedlog.Reader
-	batch []sharedlog.Entry
-}
-
-// fill sets the data of a record; records must come in LSN order. The data is valid until the next
-// call.
-func (r *rereader) fill(ctx context.Context, d *progress.Held) (err error) {
-	if d.Data != nil {
-		return nil
-	}
-	if r.in == nil {
-		t := r.task
-		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(t.cfg.Layout), From: d.LSN, BelowFloor: true, Until: r.until}); err != nil {
-			return err
-		}
-	}
-	for {
-		for i := range r.batch {
-			if r.batch[i].LSN == d.LSN {
-				d.Data, r.batch = r.batch[i].Data, r.batch[i+1:]
-				return nil
-			}
-		}
-		b, err := r.in.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("read the held record at LSN %d again: %w", d.LSN, err)
-		}
-		r.batch = b.Entries
-	}
-}
-
-func (r *rereader) close() {
-	if r.in != nil {
-		_ = r.in.Close() // nothing was written
-	}
 }
 
 // done moves the position behind a record.
@@ -188,6 +148,9 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		}
 		bytes += len(s.Data)
 		in.Group, in.Items, in.Done = s.Group, s.Items, t.pos.Skipped(s.Items)
+		if t.out.routes != nil {
+			in.Group = t.out.routes.Home(s.Group)
+		}
 		for in.Done < in.Items {
 			did, err := t.process(in, s.Data, t.out.step)
 			if err != nil {
@@ -211,9 +174,15 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 	return t.scratch.data.Err()
 }
 
-// advance moves event time to the table's watermark. It commits between two timers if their output
+// advance adopts another routing table, if that is due, and moves event time to the table's watermark. It commits between two timers if their output
 // is too much for one commit, and ends the task when all producers have ended.
 func (t *task) advance(ctx context.Context) error {
+	if t.out.routes != nil && t.out.routes.Adopts(t.in.table.Epoch(), t.owned) {
+		t.times.Now = t.cfg.Clock()
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+	}
 	time, idle := t.capped(t.in.table.Lowest())
 	if err := t.advanceTo(ctx, time); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 )
 
 // Handover is how key groups move between the tasks of a stage while the job runs. Package handover
@@ -29,6 +30,8 @@ type Handover interface {
 	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
 	// Switch appends a plan that sets the grain of a stage, when no key group is on its way.
 	Switch(ctx context.Context, s Switch) error
+	// Reroute replaces the routing table of streams with slots, and moves key groups to the owners that are wanted.
+	Reroute(ctx context.Context, j rescale.Tasks, r routing.Reroute) error
 	// FinishStep waits until no key group is on its way, without a next step.
 	FinishStep(ctx context.Context) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.
@@ -128,6 +131,9 @@ func (e *Engine) Own(owned []int, from func(group int) sharedlog.LSN) error {
 	}
 	return t.reread(t.in.next)
 }
+
+// Routes returns the task's part in routing, nil if no table concerns it.
+func (e *Engine) Routes() *routing.Task { return e.t.out.routes }
 
 // Wait sets whether Mover.Waits is asked for each record.
 func (e *Engine) Wait(may bool) { e.t.in.waits = may }

@@ -1,11 +1,15 @@
 package runtime
 
-import "tailrace.dev/tailrace/operators/exec"
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/tasks/routing"
+)
 
 // outputs is what a task has made and not appended.
 type outputs struct {
 	streams    []*exec.Output
-	changes    *exec.Output // of state
+	changes    *exec.Output  // of state
+	routes     *routing.Task // by which table items go, and where they are processed; nil: no table concerns the task
 	rows       rows
 	flushed    int          // bytes of output flushed since the last commit
 	parts      bool         // some of it is a part of the next commit

@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/status"
 	"tailrace.dev/tailrace/tasks/timing"
 )
@@ -57,6 +58,9 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 		return nil, errors.Join(err, t.close())
 	}
 	t.tables = t.chain.Tables()
+	if t.out.routes, err = routing.New(l, stage, t.out.streams, t.chain); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
 	t.moves = t.mover()
 	t.plans = t.moves != nil
 	return t, nil

@@ -89,5 +89,8 @@ func (c *Consumer) Group(wire int) int {
 	return wire
 }
 
+// Epoch returns the epoch of the newest plan that the task has taken.
+func (c *Consumer) Epoch() uint32 { return c.table.Epoch }
+
 // Adopted returns the epoch that the task's markers say.
 func (c *Consumer) Adopted() uint32 { return c.adopted }
