@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
@@ -34,11 +33,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 			return nil
 		}
 	})
-	if out.grain.Kind == exec.GrainAuto {
-		out.measure = func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[KV[K, T]] {
-			return chain.Measure(c, state.Hasher(keys), next)
-		}
-	}
+	out.measure = chain.Measuring[K, T](out.grain, func() func(*K) uint64 { return state.Hasher(keys) })
 	return KeyedStream[K, T]{n: out, keys: keys, vals: n.sd}
 }
 

@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/operators/internal/fold"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // PaneStream is a keyed flow of partial results, one for each key, pane and commit. CombineWindows
@@ -75,6 +76,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		w := chain.NewKeyedWriter(c, stream, name, item.PaneSerde(agg.Acc), keys)
 		return fold.PreAggregate(c, opID, w, keys, key, win.cut, agg.Add, fold.Cloner(agg.Keeps, n.sd), sends)
 	})
+	out.measure = chain.Measuring[K, Pane[A]](out.grain, func() func(*K) uint64 { return state.Hasher(keys) })
 	return PaneStream[K, A]{n: out, keys: keys, win: win, agg: Aggregator[struct{}, A]{Merge: agg.Merge, Acc: agg.Acc, Keeps: agg.Keeps}}
 }
 

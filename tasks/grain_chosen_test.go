@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 )
@@ -90,6 +92,22 @@ func measured(job *tasks.Job) (n uint64) {
 		}
 	}
 	return n
+}
+
+// Partial results are measured as items are: a stage that gets them may have its grain chosen, too.
+func TestPartialsAreMeasured(t *testing.T) {
+	job := operators.NewJob("partials")
+	in := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At(int64(0), int64(1)), optest.At(int64(50), int64(2)), optest.At(int64(120), int64(1))}), serde.Int64)
+	panes := operators.PreAggregate(in, "by-key", serde.Int64, func(k *int64) int64 { return *k }, operators.Tumbling(100*time.Millisecond), operators.Counting[int64](), operators.WatermarkPer(operators.Auto, 0))
+	operators.ToSink(operators.CombineWindows(panes), "out", operators.FileSink(filepath.Join(t.TempDir(), "out"), func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
+		return fmt.Appendf(dst, "%d %d %d\n", c.Value.Start, c.Key, c.Value.Value)
+	}, false))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	run, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{Parallelism: 1, Groups: 1, Logger: quiet})
+	require.NoError(t, err)
+	require.NoError(t, run.Wait())
+	require.EqualValues(t, 3, measured(run))
 }
 
 // A job that is told so chooses no grain.

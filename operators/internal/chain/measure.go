@@ -1,23 +1,30 @@
 package chain
 
 import (
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
-// Measure returns what measures how far the items of an input are out of order, before it passes them on: where they
-// come to their stage, so that those are measured too that a filter drops before the first clock.
-func Measure[K comparable, T any](c *Chain, hash func(*K) uint64, next Emit[item.KV[K, T]]) Emit[item.KV[K, T]] {
-	m := new(chooser.Meter)
-	c.meters = append(c.meters, m)
-	return func(b *item.Batch[item.KV[K, T]]) error {
-		m.Task(b.Times)
-		for i := range b.Items {
-			if h := hash(&b.Items[i].Key); chooser.Sampled(h) {
-				m.Key(h, b.Times[i])
+// Measuring returns what builds, into a chain, what measures how far the items of an input are out of order, before it passes
+// them on: where they come to their stage, so that those are measured too that a filter drops before the first clock. It is nil
+// unless the grain is chosen. hasher returns a hash of keys for a chain.
+func Measuring[K comparable, T any](g exec.Grain, hasher func() func(*K) uint64) func(c *Chain, next Emit[item.KV[K, T]]) Emit[item.KV[K, T]] {
+	if g.Kind != exec.GrainAuto {
+		return nil
+	}
+	return func(c *Chain, next Emit[item.KV[K, T]]) Emit[item.KV[K, T]] {
+		m, hash := new(chooser.Meter), hasher()
+		c.meters = append(c.meters, m)
+		return func(b *item.Batch[item.KV[K, T]]) error {
+			m.Task(b.Times)
+			for i := range b.Items {
+				if h := hash(&b.Items[i].Key); chooser.Sampled(h) {
+					m.Key(h, b.Times[i])
+				}
 			}
+			return next(b)
 		}
-		return next(b)
 	}
 }
 
