@@ -61,6 +61,9 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	if err := s.mended(ctx, log, o); err != nil {
 		return nil, err
 	}
+	if err := s.completed(ctx, log, j.workload, o.Name); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
 	before := log.Stats()
 	running, kill := context.WithCancel(ctx)
@@ -168,6 +171,24 @@ func (s *Settings) mended(ctx context.Context, log sharedlog.Log, o tasks.Option
 		return nil
 	}
 	return tasks.ChangeSettings(ctx, log, o.Name, map[string]string{"input": o.Settings["input"]})
+}
+
+// completed pins the options of a job that its program did not have: it did what their defaults say.
+func (s *Settings) completed(ctx context.Context, log sharedlog.Log, w *workload.Workload, job string) error {
+	have, err := tasks.Settings(ctx, log, job)
+	if err != nil || have == nil || have["query"] != pinned(w) {
+		return err
+	}
+	lacks := map[string]string{}
+	for _, o := range w.Options {
+		if _, ok := have[o.Flag]; !ok {
+			lacks[o.Flag] = o.Default
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return tasks.ChangeSettings(ctx, log, job, lacks)
 }
 
 // explain adds a remedy to an error. A malformed line can be corrected: explain unpins the length

@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/tags"
 )
 
 // The count was query 9. A job that was started as q9 continues by that name, and is not started a
@@ -56,6 +57,39 @@ func TestFormerNumber(t *testing.T) {
 	b, err := os.ReadFile(s.Output)
 	require.NoError(t, err)
 	require.Equal(t, 51, strings.Count(string(b), "\n"))
+}
+
+// A job that was started by a program without some of the options continues with their defaults, and is refused with others.
+func TestOptionsThatCame(t *testing.T) {
+	log := mem.New(mem.Options{})
+	s := Settings{
+		Workload: "kw", Own: map[string]string{"sensors": "5"}, Q7Window: 10 * time.Second, Parallelism: 1, Groups: 4, Protocol: "fused",
+		Generator: generator.Config{Events: 1000, Rate: 1000, Base: generator.DefaultBase}, Output: filepath.Join(t.TempDir(), "rows"),
+	}
+	_, err := Run(t.Context(), log, s, nil)
+	require.NoError(t, err)
+	key := tags.JobKey("kw")
+	c, err := log.Get(t.Context(), key)
+	require.NoError(t, err)
+	var rec map[string]any
+	require.NoError(t, json.Unmarshal(c.Value, &rec))
+	for _, came := range []string{"lag", "lag-from"} {
+		require.Contains(t, rec["settings"], came)
+		delete(rec["settings"].(map[string]any), came)
+	}
+	old, err := json.Marshal(rec)
+	require.NoError(t, err)
+	_, err = log.CompareAndSet(t.Context(), key, c.Value, old)
+	require.NoError(t, err)
+
+	lagging := s
+	lagging.Own = map[string]string{"sensors": "5", "lag": "1s"}
+	_, err = Run(t.Context(), log, lagging, nil)
+	require.ErrorIs(t, err, tasks.ErrSettings)
+	require.ErrorContains(t, err, `lag was "0s", is now "1s"`)
+	sum, err := Run(t.Context(), log, s, nil)
+	require.NoError(t, err)
+	require.True(t, sum.Already)
 }
 
 // A worker builds jobs that an earlier program described.

@@ -93,6 +93,9 @@ func (w *Workload) Check(p *Params) error {
 			return fmt.Errorf("%s: %w", w, err)
 		}
 	}
+	if slices.Contains(w.Options, lag) && p.duration(lagFrom, 0) > 0 && p.duration(lag, 0) == 0 {
+		return fmt.Errorf("%s: lag-from %s: nothing lags; give --lag, too", w, p.Value(lagFrom))
+	}
 	if slices.Contains(w.Options, grain) {
 		return p.checkGrain()
 	}

@@ -175,6 +175,7 @@ func TestGrainOptions(t *testing.T) {
 		"grain keys:512":              "use task, key, auto, or keys:N with N a power of two, at most 256",
 		"grain day":                   "use task, key, auto, or keys:N with N a power of two, at most 256",
 		"grain auto by-producer true": "by-producer: the clocks of grain auto do not follow producers; give --grain key",
+		"lag-from 5s":                 "lag-from 5s: nothing lags; give --lag, too",
 		"lag -1s":                     "use whole milliseconds, 0s to 1h0m0s",
 		"by-producer true":            "by-producer: the clocks of grain task do not follow producers; give --grain key",
 		"grain key by-producer maybe": "use true or false",
