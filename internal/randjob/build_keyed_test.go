@@ -37,6 +37,8 @@ func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row])
 		if n.ByProducer {
 			opts = append(opts, operators.ByProducer())
 		}
+	case n.Clocks == model.AutoClocks:
+		opts = append(opts, operators.WatermarkPer(operators.Auto, ms(n.Delay)))
 	case n.Clocks > 0:
 		opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
 	}

@@ -96,6 +96,9 @@ func (r *run) fault(ctx context.Context, fault *model.Fault) (over bool, f *Fail
 	case model.Rescale:
 		r.rescale(ctx, fault)
 		return false, nil
+	case model.Switch:
+		r.switchGrain(ctx, fault)
+		return false, nil
 	}
 	return false, failure(Failed, "no such fault: %s", fault.Kind)
 }
@@ -119,9 +122,36 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 		others := rescale.Modes[1:]
 		ask.Mode = others[fault.After/4%len(others)].Name
 	}
-	r.rescales.Go(func() {
+	r.plans.Go(func() {
 		if _, err := job.Rescale(ctx, ask); err == nil {
 			r.rescaled.Add(1)
+		}
+	})
+}
+
+// switchGrain asks for another grain of a stage; the faults that follow happen meanwhile.
+func (r *run) switchGrain(ctx context.Context, fault *model.Fault) {
+	var all []tasks.SwitchGrain
+	for s := range r.running.Layout().Plan.Stages {
+		if spec := &r.running.Layout().Plan.Stages[s]; spec.Switches() {
+			ask := tasks.SwitchGrain{Stage: spec.Name}
+			if fault.Task > 0 {
+				ask.Grain = tasks.Grain{PerKey: true, Delay: spec.Grain.Delay + 10*int64(fault.Task-1)}
+			}
+			all = append(all, ask)
+		}
+	}
+	if len(all) == 0 {
+		r.played.Skipped++
+		return
+	}
+	ask, job, process := all[fault.Stage%len(all)], r.running, r.process
+	r.plans.Go(func() {
+		switch err := job.SwitchGrain(ctx, ask); {
+		case err == nil:
+			r.switched.Add(1)
+		case !errors.Is(err, tasks.ErrEnded) && !process.dead.Load():
+			r.odd.CompareAndSwap(nil, failure(Failed, "%v", err))
 		}
 	})
 }

@@ -57,6 +57,7 @@ type Played struct {
 	Points      map[string]int
 	Skipped     int // faults for which the job had ended too soon
 	Rescaled    int // rescales that have reached their goal in the life in which they began
+	Switched    int // switches of a grain that were made in the life in which they were asked for
 }
 
 // run is one run of a job, over all lives of its process.
@@ -85,11 +86,13 @@ type run struct {
 	closers  []func() error
 	running  *tasks.Job
 	begun    time.Time
-	faults   []model.Fault // still to come
-	watching func()        // ends watching the points of package crash
-	newLog   bool          // the next life has another log
-	rescales sync.WaitGroup
-	rescaled atomic.Int64 // rescales that have reached their goal
+	faults   []model.Fault           // still to come
+	watching func()                  // ends watching the points of package crash
+	newLog   bool                    // the next life has another log
+	plans    sync.WaitGroup          // rescales and switches that have been asked for
+	rescaled atomic.Int64            // rescales that have reached their goal
+	switched atomic.Int64            // switches that are in the log
+	odd      atomic.Pointer[Failure] // of a switch
 
 	played Played
 }
@@ -112,7 +115,10 @@ func Run(ctx context.Context, j *model.Job, dir string) (Played, *Failure) {
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
 	}
 	f := r.run(ctx)
-	r.played.Rescaled = int(r.rescaled.Load())
+	r.played.Rescaled, r.played.Switched = int(r.rescaled.Load()), int(r.switched.Load())
+	if f == nil {
+		f = r.odd.Load()
+	}
 	return r.played, f
 }
 
@@ -187,7 +193,7 @@ func (r *run) live(ctx context.Context) (done bool, f *Failure) {
 	}
 	if r.running != nil {
 		r.running.Stop()
-		r.rescales.Wait()
+		r.plans.Wait()
 		r.running = nil
 	}
 	died := r.process.dead.Load()
@@ -379,6 +385,7 @@ func (r *run) status() string {
 
 // again runs the job once more when it has ended: it ends at once and leaves everything as it is.
 func (r *run) again(ctx context.Context) *Failure {
+	r.plans.Wait() // one may be on its way to the log
 	before, err := r.log.Tail(ctx)
 	if err != nil {
 		return failure(Again, "%v", err)

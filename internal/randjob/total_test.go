@@ -39,6 +39,7 @@ func (a *total) add(j *model.Job, p *Played) {
 	a.played.Rows += p.Rows
 	a.played.Skipped += p.Skipped
 	a.played.Rescaled += p.Rescaled
+	a.played.Switched += p.Switched
 	for k, n := range p.Faults {
 		a.played.Faults[k] += n
 	}
@@ -76,7 +77,7 @@ func (a *total) add(j *model.Job, p *Played) {
 }
 
 func (a *total) log(t *testing.T) {
-	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled)
+	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal, %d grains switched", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled, a.played.Switched)
 	t.Log(counted("operators", a.ops))
 	t.Log(counted("keys", a.keys))
 	t.Log(counted("serdes", a.serdes))

@@ -99,6 +99,7 @@ func (d *drawing) job() *model.Job {
 	d.faults()
 	d.clocks()
 	d.exchange()
+	d.grains()
 	return d.j
 }
 

@@ -18,6 +18,11 @@ func (j *Job) LeastDelay(i int, byProducer bool) (delay int64, ok bool) {
 	if op := j.Nodes[i].Op; op != KeyBy && op != PreAggregate || !j.ends(i, op == PreAggregate) {
 		return 0, false
 	}
+	return j.disorder(i, byProducer)
+}
+
+// disorder returns how far out of order the items of a key come to node i, at most.
+func (j *Job) disorder(i int, byProducer bool) (delay int64, ok bool) {
 	mixed := false
 	for i = j.Nodes[i].In[0]; j.Nodes[i].Op != Source; i = j.Nodes[i].In[0] {
 		if byProducer && j.Nodes[i].Op == Rebalance {
@@ -63,13 +68,102 @@ func (j *Job) ends(of int, state bool) bool {
 	return true
 }
 
+// OwnDelay is LeastDelay of clocks of single keys for a KeyBy behind a source that has each key in one partition: how far
+// items are behind others of their key.
+func (j *Job) OwnDelay(i int) (delay int64, ok bool) {
+	if j.Nodes[i].Op != KeyBy || !j.ends(i, false) {
+		return 0, false
+	}
+	if _, ok := j.Partitions(i); !ok {
+		return 0, false
+	}
+	n, newest := &j.Nodes[i], map[Key]int64{}
+	source, _ := j.sourceOf(i)
+	for _, p := range j.Nodes[source].Source.Parts {
+		for _, e := range p.Events {
+			row := e.Row()
+			key := KeyOf(n.Key, n.Fn, &row)
+			if at, known := newest[key]; known {
+				delay = max(delay, at-e.T)
+				newest[key] = max(at, e.T)
+			} else {
+				newest[key] = e.T
+			}
+		}
+	}
+	return delay, true
+}
+
+// joins are the ops that compare the times of two streams.
+var joins = []Op{JoinStreams, LeftJoinStreams, RightJoinStreams, OuterJoinStreams, JoinWindows}
+
+// Joined returns the KeyBys whose flows meet that of node i in joins of streams, i among them, and the least delay with
+// which all of them can have clocks (LeastDelay). ok is false if there is none, or if node i meets no other.
+func (j *Job) Joined(i int) (all []int, delay int64, ok bool) {
+	all = []int{i}
+	for k := 0; k < len(all); k++ {
+		if j.Nodes[all[k]].Op != KeyBy || !j.meets(all[k], &all) {
+			return nil, 0, false
+		}
+		least, ok := j.disorder(all[k], false)
+		if !ok {
+			return nil, 0, false
+		}
+		delay = max(delay, least)
+	}
+	return all, delay, len(all) > 1
+}
+
+// meets adds the KeyBys whose flows a keyed flow meets, and reports whether it meets them in joins of streams only, behind
+// which there is no other operator with state.
+func (j *Job) meets(of int, all *[]int) bool {
+	for i := range j.Nodes {
+		n := &j.Nodes[i]
+		if !slices.Contains(n.In, of) {
+			continue
+		}
+		if !slices.Contains(joins, n.Op) {
+			only := len(n.In) == 1 && slices.Contains([]Op{MapValues, FilterValues}, n.Op)
+			if n.Op != Sink && n.Op != Unkey && (!only || !j.meets(i, all)) {
+				return false
+			}
+			continue
+		}
+		for _, k := range n.In {
+			for slices.Contains([]Op{MapValues, FilterValues}, j.Nodes[k].Op) {
+				k = j.Nodes[k].In[0]
+			}
+			if !slices.Contains(*all, k) {
+				*all = append(*all, k)
+			}
+		}
+		if !j.ends(i, true) {
+			return false
+		}
+	}
+	return true
+}
+
 // checkClocks returns an error for clocks with a delay that is too small.
 func (j *Job) checkClocks() error {
 	for i := range j.Nodes {
-		if n := &j.Nodes[i]; n.Clocks != 0 {
-			if delay, ok := j.LeastDelay(i, n.ByProducer); !ok || n.Delay < delay || n.ByProducer && n.Clocks != KeyClocks {
-				return fmt.Errorf("node %d: the answer with clocks is not that without (least delay %d, %t)", i, delay, ok)
+		n := &j.Nodes[i]
+		if n.Clocks == 0 {
+			continue
+		}
+		delay, ok := j.LeastDelay(i, n.ByProducer)
+		if own, single := j.OwnDelay(i); single && n.Clocks < 0 {
+			delay, ok = min(delay, own), true
+		}
+		if !ok {
+			var all []int
+			all, delay, ok = j.Joined(i)
+			for _, k := range all {
+				ok = ok && j.Nodes[k].Clocks == n.Clocks && j.Nodes[k].Delay == n.Delay && !n.ByProducer
 			}
+		}
+		if !ok || n.Delay < delay || n.ByProducer && n.Clocks != KeyClocks {
+			return fmt.Errorf("node %d: the answer with clocks is not that without (least delay %d, %t)", i, delay, ok)
 		}
 	}
 	return nil

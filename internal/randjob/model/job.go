@@ -115,7 +115,7 @@ type Node struct {
 	Trigger                            Trigger
 	Over                               Over
 	Groups, Parallelism                int
-	Clocks                             int   // of event time: KeyClocks, or so many for each key group; 0: the task's
+	Clocks                             int   // of event time: KeyClocks, AutoClocks, or so many for each key group; 0: the task's
 	Delay                              int64 // of clocks
 	ByProducer                         bool  // KeyClocks that follow each path of a key
 	Ahead, Global                      bool
@@ -123,8 +123,8 @@ type Node struct {
 	Source                             *SourceData
 }
 
-// KeyClocks is Node.Clocks of a clock for each key.
-const KeyClocks = -1
+// KeyClocks is Node.Clocks of a clock for each key, AutoClocks of one that is the task's until a fault switches it.
+const KeyClocks, AutoClocks = -1, -2
 
 // Trigger names a trigger of windows.
 type Trigger string
@@ -210,7 +210,8 @@ type Fault struct {
 	// After is how many writes of the log lie between the fault before it, or the last
 	// start, and it.
 	After int
-	// Stage and Task say which task fails, or which stage is rescaled to how many tasks, less one.
+	// Stage and Task say which task fails, which stage is rescaled to how many tasks, less one, or which gets another
+	// grain: the task's if Task is 0; else clocks of keys, whose delay is the least one and (Task − 1) × 10 ms.
 	Stage, Task int
 	// Torn: of the write at which the process dies only a part is done.
 	Torn bool
@@ -236,9 +237,10 @@ const (
 	Savepoint   FaultKind = "savepoint"    // the job comes to rest, a savepoint is made, it continues
 	Restore     FaultKind = "restore"      // Savepoint; another job begins from it, with other settings
 	Rescale     FaultKind = "rescale"      // key groups of a stage begin to move to other tasks
+	Switch      FaultKind = "switch"       // another grain of a stage that has AutoClocks is asked for
 )
 
 // FaultKinds returns all of them.
 func FaultKinds() []FaultKind {
-	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore, Rescale}
+	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore, Rescale, Switch}
 }
