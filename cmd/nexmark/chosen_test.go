@@ -69,6 +69,7 @@ func TestChosenGrains(t *testing.T) {
 					sum := runOnce(t, s)
 					require.Zero(t, sum.Late)
 					require.Equal(t, "auto", sum.Grain)
+					require.Zero(t, sum.KeyDelay, "the items of a key are in order")
 					require.Len(t, sum.Chosen, 1)
 					require.Equal(t, "key", sum.Chosen[0].Grain, sum.Chosen[0].Why)
 					require.Equal(t, 1, sum.Chosen[0].Count)
