@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 // plant is a job whose stage "sums" has a task that has measured 4000 items since the last reading, whose disorder is apart; a
 // key's is 3 ms.
 type plant struct {
+	mu       sync.Mutex // orders what the test does before it waits, and the calls that follow
 	measured chooser.Measured
 	apart    int64
 	busy     bool
@@ -31,6 +33,7 @@ type plant struct {
 }
 
 func (p *plant) Status() []status.Snapshot {
+	p.order()
 	for range 4000 {
 		p.measured.Task.Add(p.apart)
 		p.measured.Key.Add(3)
@@ -40,14 +43,32 @@ func (p *plant) Status() []status.Snapshot {
 	return []status.Snapshot{{Stage: "sums", Instance: p.instance, Measured: &m}, {Stage: "sums", Task: 1}, {Stage: "others", Measured: &m}}
 }
 
-func (p *plant) Busy() bool                     { return p.busy }
-func (p *plant) Grain(string) envelope.Grain    { return p.grain }
+func (p *plant) order() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+}
+
+func (p *plant) Busy() bool {
+	p.order()
+	return p.busy
+}
+
+func (p *plant) Grain(string) envelope.Grain {
+	p.order()
+	return p.grain
+}
+
 func (p *plant) task() envelope.Grain           { return envelope.Grain{} }
 func (p *plant) key(delay int64) envelope.Grain { return envelope.Grain{PerKey: true, Delay: delay} }
 
-func (p *plant) wait(s int) { time.Sleep(time.Duration(s) * time.Second); synctest.Wait() }
+func (p *plant) wait(s int) {
+	p.order()
+	time.Sleep(time.Duration(s) * time.Second)
+	synctest.Wait()
+}
 
 func (p *plant) SwitchGrain(_ context.Context, s runtime.Switch) error {
+	p.order()
 	p.asked = append(p.asked, s)
 	if p.err == nil {
 		p.grain = s.Grain
