@@ -28,7 +28,15 @@ func Measuring[K comparable, T any](g exec.Grain, hasher func() func(*K) uint64)
 	}
 }
 
-// turn tells the meters that event time has moved.
+// moved tells the meters that event time has moved.
+func (c *Chain) moved(to int64) {
+	for _, m := range c.meters {
+		m.Moved(to)
+	}
+	c.turned = true
+}
+
+// turn tells the meters that event time could have moved.
 func (c *Chain) turn() {
 	for _, m := range c.meters {
 		m.Turn()
