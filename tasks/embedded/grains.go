@@ -18,7 +18,7 @@ func (j *Job) chooseGrains() {
 			j.grains[spec.Name] = *cfg.Plan.Stages[i].Grain
 		}
 		if cfg.GrainInterval > 0 {
-			j.choosers = append(j.choosers, grains.New(j, cfg.Logger, spec.Name, spec.Grain.Delay, cfg.CommitInterval))
+			j.choosers = append(j.choosers, grains.New(j, cfg.Logger, spec.Name, spec.Grain.Delay))
 		}
 	}
 	for _, c := range j.choosers {

@@ -70,13 +70,12 @@ type Chooser struct {
 	state State
 }
 
-// New returns a chooser for a stage of a job that commits each interval, whose author says that the disorder of a key
-// may be as large as delay, in ms.
-func New(job Job, logger *slog.Logger, stage string, delay int64, interval time.Duration) *Chooser {
+// New returns a chooser for a stage, whose author says that the disorder of a key may be as large as delay, in ms.
+func New(job Job, logger *slog.Logger, stage string, delay int64) *Chooser {
 	have := choice(job.Grain(stage))
 	c := &Chooser{
 		job: job, logger: logger, stage: stage, began: time.Now(), have: have,
-		core:  chooser.New(chooser.Limits{Delay: delay, Interval: interval.Milliseconds(), Budget: budget, Bytes: clock}, have),
+		core:  chooser.New(chooser.Limits{Delay: delay, Budget: budget, Bytes: clock}, have),
 		state: State{Stage: stage, Switches: []Switch{}},
 	}
 	c.says(have, "there is no sample yet")

@@ -79,7 +79,7 @@ func (p *plant) SwitchGrain(_ context.Context, s runtime.Switch) error {
 // run chooses a plant's grain with a clock that goes when all wait.
 func run(t *testing.T, p *plant, f func(c *Chooser)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(p, slog.New(slog.DiscardHandler), "sums", 5, 100*time.Millisecond)
+		c := New(p, slog.New(slog.DiscardHandler), "sums", 5)
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan struct{})
 		go func() {
@@ -169,7 +169,7 @@ func TestFails(t *testing.T) {
 // The newest 100 switches are kept.
 func TestKept(t *testing.T) {
 	p := &plant{}
-	c := New(p, slog.New(slog.DiscardHandler), "sums", 0, 100*time.Millisecond)
+	c := New(p, slog.New(slog.DiscardHandler), "sums", 0)
 	for i := range int64(250) {
 		c.switched(chooser.Choice{PerKey: true, Delay: i}, "")
 	}

@@ -348,7 +348,7 @@ func (c *Chain) Poll(b exec.Budget) (exec.PollResult, error) {
 }
 
 func (c *Chain) Advance(to exec.Bounds, b exec.Budget) (exec.Did, error) {
-	c.moved(to.Time)
+	c.turn()
 	m := c.measure(b)
 	for _, a := range c.advancers {
 		c.firing = a

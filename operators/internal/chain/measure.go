@@ -28,15 +28,7 @@ func Measuring[K comparable, T any](g exec.Grain, hasher func() func(*K) uint64)
 	}
 }
 
-// moved tells the meters that event time has moved.
-func (c *Chain) moved(to int64) {
-	for _, m := range c.meters {
-		m.Moved(to)
-	}
-	c.turned = true
-}
-
-// turn tells the meters that event time could have moved.
+// turn tells the meters that event time has moved.
 func (c *Chain) turn() {
 	for _, m := range c.meters {
 		m.Turn()

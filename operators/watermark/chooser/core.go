@@ -7,8 +7,6 @@ type Measured struct {
 	// Task counts how far items were behind the newest of the task, and Key, for some of the keys, how far
 	// behind the newest of their key.
 	Task, Key Disorder
-	// Clock counts, whenever the clock of the task moved, how far it was then behind the newest item.
-	Clock Disorder
 	// Keys is how many keys have a clock of their own, or would have one.
 	Keys int
 	// LateByKey and LateByStream are the numbers of late items, by the two clocks.
@@ -33,8 +31,6 @@ type Limits struct {
 	// Delay is the least delay of clocks of keys in ms: what the job's author says that the disorder of a
 	// key may be. No measurement can tell that, for what it has not seen yet.
 	Delay int64
-	// Interval is that of commits in ms. A clock moves once in it, so it is behind by as much even if nothing delays it.
-	Interval int64
 	// Budget is how much memory the clocks of one task may take, and Bytes what one takes.
 	Budget, Bytes int64
 }
@@ -48,29 +44,25 @@ const (
 	leastGain  = 64     // a difference that is no more than a commit's interval gains nothing
 	roundShare = 1000   // p99.9, which is compared
 	delayShare = 10_000 // p99.99, which the delay must cover
-	clockShare = 2      // p50 of what the clock of the task is behind: it is about the same at each move
-	intervals  = 2      // of commits, by which that clock may be behind
 )
 
 // Core decides whether the keys of a stage have clocks of their own. It is told what the tasks have
 // measured, once a second, and remembers little of what was more than ten seconds ago.
 //
-// Clocks of keys are worth it if the task's items are out of order by much more than those of a key, or if its clock is
-// behind by much more, which is what its results wait for even if its items are in order:
+// Clocks of keys are worth it if the task's items are out of order by much more than those of a key:
 //
-//   - if p99.9 of the task's disorder, or p50 of what its clock is behind, is above 4 times p99.9 of the disorder of a
-//     key, and 64 ms above it, keys get clocks, as long as there is memory for those of the fullest task. What the clock
-//     is behind does not count if it is at most two intervals of commits;
+//   - if p99.9 of the task's disorder is above 4 times that of a key, and 64 ms above it, keys get clocks,
+//     as long as there is memory for those of the fullest task;
 //   - if it is below twice that of a key, or there is no memory left, they share the task's;
 //   - the delay is twice p99.99 of a key's disorder, rounded up to a power of two, and Limits.Delay at least. It
 //     grows as soon as that is more, and shrinks if it is a quarter or less.
 //
 // Behind a change there is none for 30 s: data that change their mind faster are not followed.
 type Core struct {
-	limits           Limits
-	task, key, clock Disorder
-	have             Choice
-	silent           int64 // before it there is no change
+	limits    Limits
+	task, key Disorder
+	have      Choice
+	silent    int64 // before it there is no change
 }
 
 // New returns the core of a stage whose grain is have. It knows nothing of the past.
@@ -81,13 +73,11 @@ func New(l Limits, have Choice) *Core { return &Core{limits: l, have: have} }
 func (c *Core) Next(at int64, tasks []Measured) (Choice, string) {
 	c.task.fade()
 	c.key.fade()
-	c.clock.fade()
 	keys, late := 0, uint64(0)
 	for i := range tasks {
 		m := &tasks[i]
 		c.task.Merge(&m.Task)
 		c.key.Merge(&m.Key)
-		c.clock.Merge(&m.Clock)
 		keys = max(keys, m.Keys)
 		late += m.LateByKey
 	}
@@ -120,10 +110,6 @@ func (c *Core) choose(keys int) (Choice, string) {
 		factor = notWorth
 	}
 	said := fmt.Sprintf("the task's items are %d ms out of order, those of a key %d ms", task, key)
-	if clock := c.clock.Exceeded(clockShare); clock > max(task, intervals*c.limits.Interval) {
-		said = fmt.Sprintf("the task's clock is %d ms behind, the items of a key are %d ms out of order", clock, key)
-		task = clock
-	}
 	if need := int64(keys) * c.limits.Bytes; need > c.limits.Budget {
 		return Choice{}, fmt.Sprintf("%d keys would need %d bytes of %d", keys, need, c.limits.Budget)
 	}

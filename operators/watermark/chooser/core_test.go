@@ -15,7 +15,6 @@ import (
 //
 //	stage budget 1000000 bytes 100 delay 0 task          begin; or key 512: keys have clocks with that delay
 //	tasks 2 keys 5000                                      of each task
-//	clock 4000 of 100                                      the task's clock is so far behind; commits are every 100 ms
 //	disorder task 4000 key 10                              the items of a task are up to so many ms behind; of a key
 //	far 300 1 of 5000                                      few items of keys are further behind
 //	late 7                                                 so many items a second are late by their key
@@ -32,7 +31,6 @@ type world struct {
 	task, key, far int64
 	one            int
 	late           int
-	clock          int64
 	have           Choice
 	said           string
 }
@@ -56,8 +54,6 @@ func (w *world) do(f []string) {
 		w.tasks, w.keys = n(1), n(3)
 	case "disorder":
 		w.task, w.key, w.one = int64(n(2)), int64(n(4)), 0
-	case "clock":
-		w.clock, w.c.limits.Interval = int64(n(1)), int64(n(3))
 	case "far":
 		w.far, w.one = int64(n(1)), n(4)
 	case "late":
@@ -85,9 +81,6 @@ func (w *world) second(rate int, task int64) {
 	for i := range ms {
 		m := &ms[i]
 		m.Keys = w.keys
-		for range 10 {
-			m.Clock.Add(w.clock)
-		}
 		for k := range rate / w.tasks {
 			m.Task.Add(w.r.Int64N(task + 1))
 			switch {

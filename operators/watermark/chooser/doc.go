@@ -8,6 +8,5 @@
 //  2. Clocks of keys are only chosen if those of the fullest task fit into the memory that they may have.
 //  3. Their delay is never below the one that the job's author gives, and covers all but 1 of 10 000 of the items
 //     that were measured.
-//  4. Results wait for the clock of a task only if that costs them little more than the clock of their key would.
-//  5. Data that lie between the two clocks leave the choice as it is.
+//  4. Data that lie between the two clocks leave the choice as it is.
 package chooser

@@ -12,7 +12,6 @@ type Measurer interface {
 func (m Measured) Since(from *Measured) Measured {
 	m.Task.less(&from.Task)
 	m.Key.less(&from.Key)
-	m.Clock.less(&from.Clock)
 	m.LateByKey -= min(from.LateByKey, m.LateByKey)
 	m.LateByStream -= min(from.LateByStream, m.LateByStream)
 	return m
@@ -39,7 +38,6 @@ type Meter struct {
 	newest    int64 // as of the last Turn
 	seen      int64 // the newest of all
 	task, key Disorder
-	clock     Disorder
 	keys      [slots]sample
 }
 
@@ -69,15 +67,7 @@ func (m *Meter) Task(times []int64) {
 	m.begun, m.newest, m.seen = true, newest, seen
 }
 
-// Moved says that the clock of the task has moved to a time.
-func (m *Meter) Moved(to int64) {
-	if m.begun {
-		m.clock.Add(behind(m.seen, to))
-	}
-	m.Turn()
-}
-
-// Turn says that the clock of the task could have moved: what comes now is behind what has come.
+// Turn says that the clock of the task has moved, or could have: what comes now is behind what has come.
 func (m *Meter) Turn() { m.newest = m.seen }
 
 // Key counts an item of a key that is Sampled. The first one that is remembered of a key says nothing.
@@ -99,7 +89,6 @@ func (m *Meter) Key(hash uint64, t int64) {
 func (m *Meter) AddTo(to *Measured) {
 	to.Task.Merge(&m.task)
 	to.Key.Merge(&m.key)
-	to.Clock.Merge(&m.clock)
 }
 
 // behind returns newest − t, 0 if t is not older. Times may be at both ends of an int64.

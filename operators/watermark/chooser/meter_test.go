@@ -12,18 +12,12 @@ import (
 func TestMeterIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var m Meter
-		var task, key, clock Disorder
+		var task, key Disorder
 		newest, before := int64(math.MinInt64), int64(math.MinInt64)
 		keys := map[uint64]int64{}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			if newest > math.MinInt64 && rapid.Bool().Draw(t, "turn") {
-				if rapid.Bool().Draw(t, "moved") {
-					to := rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64()).Draw(t, "to")
-					m.Moved(to)
-					clock.Add(behind(newest, to))
-				} else {
-					m.Turn()
-				}
+				m.Turn()
 				before = newest
 			}
 			times := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64()), 1, 20).Draw(t, "times")
@@ -45,7 +39,7 @@ func TestMeterIsAMap(t *testing.T) {
 		}
 		var got Measured
 		m.AddTo(&got)
-		require.Equal(t, Measured{Task: task, Key: key, Clock: clock}, got)
+		require.Equal(t, Measured{Task: task, Key: key}, got)
 	})
 }
 
@@ -84,17 +78,16 @@ func TestSince(t *testing.T) {
 	m.Key(64, 2)
 	m.AddTo(&before)
 	before.Keys, before.LateByKey, before.LateByStream = 7, 3, 1
-	m.Moved(15)
+	m.Turn()
 	m.Task([]int64{19, 30})
 	m.Key(64, 9)
 	m.AddTo(&now)
 	now.Keys, now.LateByKey, now.LateByStream = 4, 8, 1
-	var task, key, clock Disorder
+	var task, key Disorder
 	task.Add(1)
 	task.Add(0)
 	key.Add(1)
-	clock.Add(5)
-	require.Equal(t, Measured{Task: task, Key: key, Clock: clock, Keys: 4, LateByKey: 5}, now.Since(&before))
+	require.Equal(t, Measured{Task: task, Key: key, Keys: 4, LateByKey: 5}, now.Since(&before))
 }
 
 // Behind a grain that another has set there is no change for 30 s.
