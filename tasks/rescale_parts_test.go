@@ -143,7 +143,7 @@ func (f *fleet) kill(stage, task int) {
 	if f.retired[k] || f.tasks[k] != h || h.Err() == nil {
 		return // it has left, or ended
 	}
-	_, err := f.start(k, true)
+	_, err := f.start(k, h.Newcomer())
 	require.NoError(f.t, err)
 }
 
