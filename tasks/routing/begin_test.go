@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -54,4 +55,48 @@ func TestPlanBelow(t *testing.T) {
 	require.NoError(t, log.Trim(t.Context(), tags.Control("j"), at[3]))
 	check(at[3], 1, true)
 	check(at[3]+1, 2, false)
+}
+
+// stateless is a chain without tables.
+type stateless struct{ exec.Chain }
+
+func (stateless) Tables() []exec.StateTable { return nil }
+
+// An instance sends by the newest table, reads by that of its position, and has adopted what its predecessor had.
+func TestResume(t *testing.T) {
+	l := twoDomains(t)
+	all := Domains(l)
+	first := firstPlan(l)
+	second := *first
+	second.Number, second.Epoch = 2, 1
+	table, err := route.NewTable(1, 4, 2, []route.Place{{Part: route.Part{Group: 1, N: 4}, Slot: 4}})
+	require.NoError(t, err)
+	second.Routes, err = Replaced(first, all, &all[0], table)
+	require.NoError(t, err)
+	log := mem.New(mem.Options{})
+	plans, err := control.Claim(t.Context(), log, "j", 1)
+	require.NoError(t, err)
+	require.NoError(t, plans.Append(t.Context(), first, nil, nil))
+	require.NoError(t, plans.Append(t.Context(), &second, nil, nil))
+	for name, c := range map[string]struct {
+		last    *envelope.Marker
+		reached bool
+		adopted uint32
+	}{
+		"no marker":             {nil, false, 0},
+		"below the plan":        {&envelope.Marker{Position: plans.At}, false, 0},
+		"behind it":             {&envelope.Marker{Position: plans.At + 1}, true, 0},
+		"behind it and adopted": {&envelope.Marker{Position: plans.At + 1, Adopted: 1}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			task, err := New(l, 1, []*exec.Output{exec.NewOutput(6)}, stateless{})
+			require.NoError(t, err)
+			require.NoError(t, task.Resume(t.Context(), log, "j", c.last))
+			require.Equal(t, !c.reached, task.Begins(&second))
+			var m envelope.Marker
+			task.Mark(&m)
+			require.EqualValues(t, 1, m.Epoch)
+			require.Equal(t, c.adopted, m.Adopted)
+		})
+	}
 }
