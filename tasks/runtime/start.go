@@ -218,16 +218,27 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 		t.pos.Skip, t.pos.SkipAt = int(m.Units), m.Position
 	}
 	if t.keepsState() {
-		from, err := t.begin(ctx, place)
-		if err != nil {
-			return err
+		err := t.rebuild(ctx, place)
+		if errors.Is(err, sharedlog.ErrTrimmed) && len(t.snaps.warm.Had) > 0 {
+			// The standby has fallen behind what is trimmed, which the snapshots have.
+			t.drop(t.owned)
+			err = t.rebuild(ctx, place)
 		}
-		t.reached(observe.RecoveryLoaded)
-		if err := t.replay(ctx, t.owned, from, place); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return t.resume(m)
+}
+
+// rebuild restores the task's state, as it is at place.
+func (t *task) rebuild(ctx context.Context, place sharedlog.LSN) error {
+	from, err := t.begin(ctx, place)
+	if err != nil {
+		return err
+	}
+	t.reached(observe.RecoveryLoaded)
+	return t.replay(ctx, t.owned, from, place)
 }
 
 // resume seeks sources and sinks to the positions in a marker.
