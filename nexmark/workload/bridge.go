@@ -110,7 +110,7 @@ func bridgePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error)
 	if err != nil {
 		return nil, err
 	}
-	src, err := made(p, in, items, func(v *bridgeHeight) int64 { return v.Point })
+	src, err := made(p, in, items, rounds(items.points, items.keys.ID))
 	if err != nil {
 		return nil, err
 	}

@@ -54,15 +54,15 @@ func (in *Input) Bad() int64 {
 	return in.files.Bad()
 }
 
-// made returns a source of items that a workload makes itself; key returns the key that
-// --partition-by key means.
-func made[T any](p *Params, in *Input, items source.Items[T], key func(v *T) int64) (operators.Source[T], error) {
+// made returns a source of items that a workload makes itself; byKey finds those of a partition with
+// --partition-by key.
+func made[T any](p *Params, in *Input, items source.Items[T], byKey func(p, parts int) source.Finder) (operators.Source[T], error) {
 	if len(in.Files) > 0 {
 		return nil, errors.New("this workload makes its items: give --events N instead of --input")
 	}
 	m := &source.Made[T]{Items: items, Count: in.Generator.Events, Parts: max(1, in.Partitions), Delay: in.Delay.Milliseconds(), Paced: in.Paced}
 	if p.Value(partitionBy) == "key" {
-		m.Partition = func(v *T, parts int) int { return partition(key(v), parts) }
+		m.Find = byKey
 	}
 	if in.Rate > 0 {
 		return source.Paced(m, in.Rate), nil

@@ -107,8 +107,3 @@ const (
 	district    = 100
 	districtBit = 20
 )
-
-// partition returns which of some partitions all items of a key are in, with --partition-by key.
-func partition(key int64, parts int) int {
-	return int(below(generator.Mix(uint64(key)+golden), int64(parts)))
-}

@@ -72,14 +72,26 @@ func newKwItems(p *Params, events generator.Config) (*kwItems, error) {
 	}, err
 }
 
+// of returns which source item k is from, and its key; h are its random bits.
+func (g *kwItems) of(k int64, h uint64) (source, key int64) {
+	source = int64(h & 1)
+	if h>>33%100 < g.share {
+		source = 2
+	}
+	return source, g.keys.Draw(h, g.Due(k))*kwSources + source
+}
+
+// key returns the key of item k.
+func (g *kwItems) key(k int64) int64 {
+	_, key := g.of(k, g.draw(k))
+	return key
+}
+
 // Make implements source.Items.
 func (g *kwItems) Make(k int64, v *kwItem) (time int64) {
 	h := g.draw(k)
-	v.Source, v.N = int64(h&1), 1
-	if h>>33%100 < g.share {
-		v.Source = 2
-	}
-	v.Key = g.keys.Draw(h, g.Due(k))*kwSources + v.Source
+	v.N = 1
+	v.Source, v.Key = g.of(k, h)
 	time = g.at(k, h)
 	if v.Source == 2 {
 		time -= g.skew
@@ -92,7 +104,7 @@ func kwPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := made(p, in, items, func(v *kwItem) int64 { return v.Key })
+	src, err := made(p, in, items, each(items.key))
 	if err != nil {
 		return nil, err
 	}

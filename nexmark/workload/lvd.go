@@ -136,7 +136,7 @@ func lvdPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := made(p, in, items, func(v *lvdReading) int64 { return v.Sensor })
+	src, err := made(p, in, items, rounds(items.sensors, items.keys.ID))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/source"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -78,14 +79,24 @@ func newRideItems(p *Params, events generator.Config) (*rideItems, error) {
 	return &rideItems{schedule: s, stretch: max(4, limit*s.events.Config().Rate/1000*2/3)}, nil
 }
 
+// ride returns which ride item k starts or ends.
+func (g *rideItems) ride(k int64) (ride int64, end bool) {
+	if ride = k / 2; k%2 == 0 {
+		return ride, false
+	}
+	in := ride % g.stretch
+	first := ride - in
+	return first + int64(generator.Permute(uint64(in), uint64(g.stretch), g.seed^generator.Mix(uint64(first)))) - g.stretch*3/4, true
+}
+
+// byRide finds the items of partitions by their rides.
+func (g *rideItems) byRide() func(p, parts int) source.Finder {
+	return each(func(k int64) int64 { ride, _ := g.ride(k); return ride })
+}
+
 // Make implements source.Items.
 func (g *rideItems) Make(k int64, v *rideEvent) (time int64) {
-	v.Ride, v.End = k/2, k%2 == 1
-	if v.End {
-		in := v.Ride % g.stretch
-		first := v.Ride - in
-		v.Ride = first + int64(generator.Permute(uint64(in), uint64(g.stretch), g.seed^generator.Mix(uint64(first)))) - g.stretch*3/4
-	}
+	v.Ride, v.End = g.ride(k)
 	return g.lagging(v.Ride, g.at(k, g.draw(k)))
 }
 
@@ -94,7 +105,7 @@ func ridePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := made(p, in, items, func(v *rideEvent) int64 { return v.Ride })
+	src, err := made(p, in, items, items.byRide())
 	if err != nil {
 		return nil, err
 	}

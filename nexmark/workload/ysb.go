@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/source"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -84,11 +85,19 @@ func newYsbItems(p *Params, events generator.Config) (*ysbItems, error) {
 	return g, nil
 }
 
+// ad returns the ad of item k; h are its random bits.
+func (g *ysbItems) ad(k int64, h uint64) int64 { return g.ads.Draw(h, g.Due(k)) }
+
+// byCampaign finds the items of partitions by their campaigns.
+func (g *ysbItems) byCampaign() func(p, parts int) source.Finder {
+	return each(func(k int64) int64 { return g.campaigns[g.ad(k, g.draw(k))] })
+}
+
 // Make implements source.Items.
 func (g *ysbItems) Make(k int64, v *ysbEvent) (time int64) {
 	h := g.draw(k)
 	r := generator.Mix(h + 2)
-	*v = ysbEvent{Ad: g.ads.Draw(h, g.Due(k)), Type: below(r, ysbTypes), User: below(generator.Mix(r), ysbUsers)}
+	*v = ysbEvent{Ad: g.ad(k, h), Type: below(r, ysbTypes), User: below(generator.Mix(r), ysbUsers)}
 	return g.lagging(g.campaigns[v.Ad], g.at(k, h))
 }
 
@@ -97,7 +106,7 @@ func ysbPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := made(p, in, items, func(v *ysbEvent) int64 { return items.campaigns[v.Ad] })
+	src, err := made(p, in, items, items.byCampaign())
 	if err != nil {
 		return nil, err
 	}
