@@ -84,6 +84,38 @@ func TestGrainIsChosen(t *testing.T) {
 	}
 }
 
+// A delay of the source that holds back the results of the task's clock, for much longer than keys are silent, is a reason
+// for clocks of keys: items are in order, and no item is behind another.
+func TestGrainIsChosenByDelay(t *testing.T) {
+	const n = 200_000
+	rng := rand.New(rand.NewPCG(1, 1))
+	counts := map[[2]int64]int{}
+	var items []optest.Timed[int64]
+	for i := range int64(n) {
+		at, key := i/40, rng.Int64N(2000)
+		items = append(items, optest.At(at, key))
+		counts[[2]int64{at / 100, key}]++
+	}
+	var want []string
+	for k, c := range counts {
+		want = append(want, fmt.Sprintf("%d %d %d", k[0]*100, k[1], c))
+	}
+	slices.Sort(want)
+	file := filepath.Join(t.TempDir(), "out")
+	most := gate{optest.Items(apart, items), new(atomic.Bool), n - 1000}
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), autos(t, file, most), tasks.Options{
+		Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, GrainInterval: 50 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	eventually(t, func() bool { return job.Grains()[0].Count == 1 })
+	st := job.Grains()[0]
+	require.Equal(t, "key", st.Grain)
+	require.Contains(t, st.Switches[0].Why, "the task's clock holds results back by 4096 ms")
+	most.open.Store(true)
+	require.NoError(t, job.Wait())
+	sameRows(t, want, lines(t, file))
+}
+
 // measured is how many items the stage has processed as far as its commits tell.
 func measured(job *tasks.Job) (n uint64) {
 	for _, s := range job.Status() {

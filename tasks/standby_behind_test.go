@@ -47,7 +47,7 @@ func (r stalledReader) Next(ctx context.Context) (sharedlog.Batch, error) {
 	return r.Reader.Next(ctx)
 }
 
-// An instance takes over a standby that has fallen behind what is trimmed: it restores from the snapshots, and the job goes on.
+// An instance takes over a standby that has fallen behind what is trimmed: it restores from the snapshots, and the job continues.
 func TestStandbyBehindWhatIsTrimmed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
 	begin := time.Now().UnixMilli()

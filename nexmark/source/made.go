@@ -84,7 +84,7 @@ func (p *madePartition[T]) Read(b *operators.Batch[T], most int, now int64) (ope
 	return operators.Status{State: operators.More}, nil
 }
 
-// skip goes on to the partition's next item, but neither beyond limit nor beyond what is due. The items of other partitions
+// skip moves to the partition's next item, but neither beyond limit nor beyond what is due. The items of other partitions
 // move event time to when they are sent: a partition without items would hold it.
 func (p *madePartition[T]) skip(limit, now int64) {
 	if p.find == nil || p.next >= p.end {

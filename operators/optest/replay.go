@@ -39,7 +39,7 @@ type call struct {
 type answers struct {
 	now      int64
 	random   []uint64
-	promises [][]int64 // by input, for clocks by producer
+	promises [][]int64 // by input, for clocks by producer and grains that are chosen
 }
 
 // begin starts the past of an instance, as of the task's last commit.
@@ -60,7 +60,7 @@ func (p *past) drawn(n uint64) uint64 {
 func (p *past) answers(t *task) answers {
 	a := answers{now: t.run.now, random: p.random}
 	p.random = nil
-	if g := t.spec.Grain; p.noted && g != nil && g.Streams > 0 {
+	if g := t.spec.Grain; p.noted && g != nil && (g.Streams > 0 || t.spec.Switches()) {
 		for i := range t.spec.Inputs {
 			a.promises = append(a.promises, t.Promises(i))
 		}

@@ -13,13 +13,16 @@ import (
 	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
-type benchRuntime struct{ outs []*exec.Output }
+type benchRuntime struct {
+	outs     []*exec.Output
+	promised []int64 // by producer
+}
 
 func (r *benchRuntime) Home(int) exec.Home        { return nil }
 func (r *benchRuntime) Task() (int, int)          { return 0, 1 }
 func (r *benchRuntime) Groups() int               { return 64 }
 func (r *benchRuntime) OutputGroups(int) int      { return 64 }
-func (r *benchRuntime) Promises(int) []int64      { return nil }
+func (r *benchRuntime) Promises(int) []int64      { return r.promised }
 func (r *benchRuntime) Output(i int) *exec.Output { return r.outs[i] }
 func (r *benchRuntime) Now() int64                { return 0 }
 func (r *benchRuntime) Random() uint64            { return 0 }
@@ -80,6 +83,7 @@ func (s *keyedStage) one(t require.TestingT) {
 	if _, err := s.c.Advance(exec.Bounds{Time: s.now - s.delay}, exec.Budget{}); err != nil {
 		require.NoError(t, err)
 	}
+	s.rt.promised = append(s.rt.promised[:0], s.now-s.delay)
 	if err := s.c.Flush(); err != nil {
 		require.NoError(t, err)
 	}
@@ -172,4 +176,28 @@ func TestMeasured(t *testing.T) {
 	s.c.(chooser.Measurer).Measured(&m)
 	require.Zero(t, m.Task.Items(), "a grain that is not chosen costs nothing")
 	require.Zero(t, testing.AllocsPerRun(10, func() { s.c.(chooser.Measurer).Measured(&m) }))
+}
+
+// A stage whose grain is chosen measures how far each promise of a producer is behind what the producer has sent, however many
+// items have come since then, and how far the items of a key are apart.
+func TestHeldIsMeasured(t *testing.T) {
+	s := newKeyedStage(t, 20_000, 900, operators.WatermarkPer(operators.Auto, 0))
+	for range 5 {
+		s.one(t)
+	}
+	var m chooser.Measured
+	s.c.(chooser.Measurer).Measured(&m)
+	require.EqualValues(t, 4, m.Held.Items(), "no item has come behind the fifth promise")
+	require.EqualValues(t, 1024, m.Held.Exceeded(1<<30))
+	require.EqualValues(t, 8, m.Gap.Exceeded(2), "7 ms")
+	require.InDelta(t, 5*perCommit*20_000/64, float64(m.Gap.Items()), 0.2*5*perCommit*20_000/64)
+	s.in.Task, s.rt.promised = 1, []int64{s.now, s.now + 1000}
+	s.one(t)
+	s.c.(chooser.Measurer).Measured(&m)
+	require.EqualValues(t, 4, m.Held.Items(), "another producer, whose items have not come")
+	s.in.Task, s.rt.promised = 0, []int64{s.now - 3, s.now}
+	s.one(t)
+	s.c.(chooser.Measurer).Measured(&m)
+	require.EqualValues(t, 5, m.Held.Items())
+	require.EqualValues(t, 1, m.Held[0], "its newest item is older than the promise")
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
-	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
 // SectionReader reads the sections of an input.
@@ -49,8 +48,8 @@ type Chain struct {
 	tables []exec.StateTable
 	meter  exec.Meter // of the current call
 
-	meters   []*chooser.Meter // of the inputs, if the grain is chosen
-	turned   bool             // since the last Flush
+	meters   []meter // of the inputs, if the grain is chosen
+	turned   bool    // since the last Flush
 	switched []Switched
 
 	transients []transient
@@ -287,6 +286,7 @@ func (c *Chain) Process(in *exec.In, payload []byte, b exec.Budget) (exec.Did, e
 			return exec.Did{}, c.wrap(err)
 		}
 	}
+	c.from(in)
 	m := c.measure(b)
 	done, err := c.inputs[in.Input].process(in, payload, m)
 	return exec.Did{Units: m.Units, All: done}, c.wrap(err)

@@ -15,7 +15,7 @@ func Measuring[K comparable, T any](g exec.Grain, hasher func() func(*K) uint64)
 	}
 	return func(c *Chain, next Emit[item.KV[K, T]]) Emit[item.KV[K, T]] {
 		m, hash := new(chooser.Meter), hasher()
-		c.meters = append(c.meters, m)
+		c.meters = append(c.meters, meter{m, len(c.inputs)})
 		return func(b *item.Batch[item.KV[K, T]]) error {
 			m.Task(b.Times)
 			for i := range b.Items {
@@ -25,6 +25,26 @@ func Measuring[K comparable, T any](g exec.Grain, hasher func() func(*K) uint64)
 			}
 			return next(b)
 		}
+	}
+}
+
+// meter measures the items of an input.
+type meter struct {
+	*chooser.Meter
+	input int
+}
+
+// from tells the meters whose items a section has.
+func (c *Chain) from(in *exec.In) {
+	for _, m := range c.meters {
+		if m.input != in.Input {
+			continue
+		}
+		promise := int64(exec.MinTime)
+		if all := c.RT.Promises(in.Input); in.Task < len(all) {
+			promise = all[in.Task]
+		}
+		m.From(in.Task, promise)
 	}
 }
 

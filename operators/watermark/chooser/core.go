@@ -7,6 +7,10 @@ type Measured struct {
 	// Task counts how far items were behind the newest of the task, and Key, for some of the keys, how far
 	// behind the newest of their key.
 	Task, Key Disorder
+	// Held counts, for each promise of a producer, how far it was behind the newest item that the producer had
+	// sent: results of the task's clock wait for so long. Gap counts, for some of the keys, how much newer an
+	// item was than the newest of its key: so long those of a key's clock wait, besides its delay.
+	Held, Gap Disorder
 	// Keys is how many keys have a clock of their own, or would have one.
 	Keys int
 	// LateByKey and LateByStream are the numbers of late items, by the two clocks.
@@ -43,17 +47,20 @@ const (
 	notWorth   = 2      // and may be if keys have clocks already
 	leastGain  = 64     // a difference that is no more than a commit's interval gains nothing
 	roundShare = 1000   // p99.9, which is compared
+	half       = 2      // the median, of what all results wait for
 	delayShare = 10_000 // p99.99, which the delay must cover
 )
 
 // Core decides whether the keys of a stage have clocks of their own. It is told what the tasks have
 // measured, once a second, and remembers little of what was more than ten seconds ago.
 //
-// Clocks of keys are worth it if the task's items are out of order by much more than those of a key:
+// Clocks of keys are worth it if the task's items are out of order by much more than those of a key, or if its results are
+// held back for much longer than a key's clock would hold them:
 //
 //   - if p99.9 of the task's disorder is above 4 times that of a key, and 64 ms above it, keys get clocks,
-//     as long as there is memory for those of the fullest task;
-//   - if it is below twice that of a key, or there is no memory left, they share the task's;
+//     as long as there is memory for those of the fullest task; and so they do if half of the producers' promises are
+//     further behind than 4 times p99.9 of a key's disorder and its usual gap together, and 64 ms further;
+//   - if both are below twice that, or there is no memory left, they share the task's;
 //   - the delay is twice p99.99 of a key's disorder, rounded up to a power of two, and Limits.Delay at least. It
 //     grows as soon as that is more, and shrinks if it is a quarter or less.
 //
@@ -61,6 +68,7 @@ const (
 type Core struct {
 	limits    Limits
 	task, key Disorder
+	held, gap Disorder
 	have      Choice
 	silent    int64 // before it there is no change
 }
@@ -73,11 +81,15 @@ func New(l Limits, have Choice) *Core { return &Core{limits: l, have: have} }
 func (c *Core) Next(at int64, tasks []Measured) (Choice, string) {
 	c.task.fade()
 	c.key.fade()
+	c.held.fade()
+	c.gap.fade()
 	keys, late := 0, uint64(0)
 	for i := range tasks {
 		m := &tasks[i]
 		c.task.Merge(&m.Task)
 		c.key.Merge(&m.Key)
+		c.held.Merge(&m.Held)
+		c.gap.Merge(&m.Gap)
 		keys = max(keys, m.Keys)
 		late += m.LateByKey
 	}
@@ -105,19 +117,29 @@ func (c *Core) choose(keys int) (Choice, string) {
 		return c.have, fmt.Sprintf("too few samples (%d of %d)", n, enough)
 	}
 	task, key := c.task.Exceeded(roundShare), c.key.Exceeded(roundShare)
-	factor := int64(worth)
-	if c.have.PerKey {
-		factor = notWorth
-	}
+	held, wait := c.held.Exceeded(half), key+c.gap.Exceeded(half)
 	said := fmt.Sprintf("the task's items are %d ms out of order, those of a key %d ms", task, key)
 	if need := int64(keys) * c.limits.Bytes; need > c.limits.Budget {
 		return Choice{}, fmt.Sprintf("%d keys would need %d bytes of %d", keys, need, c.limits.Budget)
 	}
-	if task/factor <= key || task-key < leastGain {
-		// Between the two factors a clock of the task stays one, as well as clocks of keys.
+	switch {
+	case c.further(task, key):
+	case c.further(held, wait):
+		said = fmt.Sprintf("the task's clock holds results back by %d ms, those of keys would by %d ms", held, wait)
+	default:
 		return Choice{}, said
 	}
 	return Choice{PerKey: true, Delay: c.delay()}, said
+}
+
+// further reports whether the task's clock is further behind than those of keys by so much that these are worth it. Between the
+// two factors a clock of the task stays one, as well as clocks of keys.
+func (c *Core) further(task, key int64) bool {
+	factor := int64(worth)
+	if c.have.PerKey {
+		factor = notWorth
+	}
+	return task/factor > key && task-key >= leastGain
 }
 
 // delay returns the delay of clocks of keys.

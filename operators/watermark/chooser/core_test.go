@@ -16,6 +16,7 @@ import (
 //	stage budget 1000000 bytes 100 delay 0 task          begin; or key 512: keys have clocks with that delay
 //	tasks 2 keys 5000                                      of each task
 //	disorder task 4000 key 10                              the items of a task are up to so many ms behind; of a key
+//	held 4000 gap 20                                       50 promises a second are so many ms behind; items of a key come so often
 //	far 300 1 of 5000                                      few items of keys are further behind
 //	late 7                                                 so many items a second are late by their key
 //	for 30 rate 10000                                      30 s in which so many items come each second, a 64th of keys that are measured
@@ -29,6 +30,7 @@ type world struct {
 	at             int64
 	tasks, keys    int
 	task, key, far int64
+	held, gap      int64
 	one            int
 	late           int
 	have           Choice
@@ -54,6 +56,8 @@ func (w *world) do(f []string) {
 		w.tasks, w.keys = n(1), n(3)
 	case "disorder":
 		w.task, w.key, w.one = int64(n(2)), int64(n(4)), 0
+	case "held":
+		w.held, w.gap = int64(n(1)), int64(n(3))
 	case "far":
 		w.far, w.one = int64(n(1)), n(4)
 	case "late":
@@ -81,7 +85,13 @@ func (w *world) second(rate int, task int64) {
 	for i := range ms {
 		m := &ms[i]
 		m.Keys = w.keys
+		for range 50 {
+			m.Held.Add(w.held)
+		}
 		for k := range rate / w.tasks {
+			if k%64 == 0 {
+				m.Gap.Add(w.gap/2 + w.r.Int64N(w.gap+1))
+			}
 			m.Task.Add(w.r.Int64N(task + 1))
 			switch {
 			case k%64 > 0:

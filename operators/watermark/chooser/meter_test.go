@@ -2,6 +2,7 @@ package chooser
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,15 +13,30 @@ import (
 func TestMeterIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var m Meter
-		var task, key Disorder
+		var task, key, held, gap Disorder
 		newest, before := int64(math.MinInt64), int64(math.MinInt64)
 		keys := map[uint64]int64{}
+		sent, promised := map[int]int64{}, map[int]int64{}
 		for range rapid.IntRange(1, 30).Draw(t, "batches") {
 			if newest > math.MinInt64 && rapid.Bool().Draw(t, "turn") {
 				m.Turn()
 				before = newest
 			}
 			times := rapid.SliceOfN(rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64()), 1, 20).Draw(t, "times")
+			from := rapid.IntRange(0, producers+2).Draw(t, "producer")
+			promise := rapid.OneOf(rapid.Int64Range(0, 5000), rapid.Int64(), rapid.Just[int64](math.MaxInt64)).Draw(t, "promise")
+			m.From(from, promise)
+			if before, ok := promised[from]; from < producers && (!ok || promise > before) {
+				if has, ok := sent[from]; ok && promise < math.MaxInt64 {
+					held.Add(behind(has, promise))
+				}
+				promised[from] = promise
+			}
+			if has, ok := sent[from]; ok {
+				sent[from] = max(has, slices.Max(times))
+			} else {
+				sent[from] = slices.Max(times)
+			}
 			m.Task(times)
 			for j, at := range times {
 				task.Add(behind(before, at))
@@ -32,6 +48,9 @@ func TestMeterIsAMap(t *testing.T) {
 				m.Key(hash, at)
 				if have, ok := keys[hash]; ok {
 					key.Add(behind(have, at))
+					if at >= have {
+						gap.Add(behind(at, have))
+					}
 					at = max(at, have)
 				}
 				keys[hash] = at
@@ -39,7 +58,7 @@ func TestMeterIsAMap(t *testing.T) {
 		}
 		var got Measured
 		m.AddTo(&got)
-		require.Equal(t, Measured{Task: task, Key: key}, got)
+		require.Equal(t, Measured{Task: task, Key: key, Held: held, Gap: gap}, got)
 	})
 }
 
@@ -73,7 +92,10 @@ func TestMeterForgets(t *testing.T) {
 func TestSince(t *testing.T) {
 	var m Meter
 	var before, now Measured
+	m.From(1, 0)
 	m.Task([]int64{10, 20, 5})
+	m.From(1, 19)
+	m.Key(64, 1)
 	m.Key(64, 10)
 	m.Key(64, 2)
 	m.AddTo(&before)
@@ -81,13 +103,18 @@ func TestSince(t *testing.T) {
 	m.Turn()
 	m.Task([]int64{19, 30})
 	m.Key(64, 9)
+	m.From(1, 26)
+	m.Key(64, 12)
 	m.AddTo(&now)
 	now.Keys, now.LateByKey, now.LateByStream = 4, 8, 1
-	var task, key Disorder
+	var task, key, held, gap Disorder
 	task.Add(1)
 	task.Add(0)
 	key.Add(1)
-	require.Equal(t, Measured{Task: task, Key: key, Keys: 4, LateByKey: 5}, now.Since(&before))
+	key.Add(0)
+	held.Add(4)
+	gap.Add(2)
+	require.Equal(t, Measured{Task: task, Key: key, Held: held, Gap: gap, Keys: 4, LateByKey: 5}, now.Since(&before))
 }
 
 // Behind a grain that another has set there is no change for 30 s.
