@@ -157,6 +157,10 @@ var table = []row{
 		why: "tables know their bytes and where they are stored, but no operator and no job",
 	},
 	{
+		path: "operators/internal/closing", clockless: true, may: []string{"operators/exec", "operators/internal/panes", "operators/internal/timerqueue", "operators/serde", "operators/state"},
+		why: "it knows when windows close, and not what is in them",
+	},
+	{
 		path: "operators/route", pure: true, clockless: true, may: []string{"operators/exec"},
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
@@ -197,7 +201,7 @@ var table = []row{
 		why: "it runs functions, and must not know what they do",
 	},
 	{
-		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/index", "operators/internal/panes", "operators/internal/process", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
+		path: "operators/internal/fold", clockless: true, may: []string{"operators/exec", "operators/internal/chain", "operators/internal/closing", "operators/internal/index", "operators/internal/panes", "operators/internal/process", "operators/internal/timerqueue", "operators/item", "operators/serde", "operators/state", "operators/watermark"},
 		why: "an operator knows the chain that it is in, but no job and no other operator",
 	},
 	{

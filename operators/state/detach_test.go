@@ -11,6 +11,14 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
+// open closes no windows.
+type open struct{}
+
+func (open) Restored(int, int64, int64)         {}
+func (open) Dropped(int)                        {}
+func (open) Spilled(OnDisk[int64], *panes.Ends) {}
+func (open) RestoredOnDisk([]bool)              {}
+
 // owner is a task's table in TestGroupsChangeOwners, by what all kinds have in common. Get returns what
 // the table has for a key.
 type owner struct {
@@ -39,8 +47,7 @@ func owners(kind string, groups int) (o [2]owner) {
 				return all
 			}}
 		case "panes":
-			clock := NewPaneClock[int64]("m", groups, panes.Aligned{Size: 10, Slide: 10, Pane: 10}, 0, serde.Int64, nil)
-			m := NewPaneTable("m", groups, serde.Int64, serde.Int64, clock, "")
+			m := NewPaneTable[int64, int64]("m", groups, serde.Int64, serde.Int64, open{}, "")
 			o[i] = owner{m, func(g int, k int64) { _, p, _ := m.Upsert(g, &k, 10*(1+k%3)); p.Acc++ }, func(g int, k int64) {
 				if e := m.Find(g, &k, 0, 100); e != nil {
 					m.DropPanes(e, 0, 100)

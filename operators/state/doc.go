@@ -3,7 +3,7 @@
 //	Map, List            one value a key; any number of values a key, in the order of time
 //	Maps                 a map of values a key: a Map of all entries, with a directory a key
 //	Expiring             a Map whose values may end, a time after they were last written
-//	PaneTable, PaneClock the accumulators of windows; which windows close, for which keys
+//	PaneTable            the accumulators of windows, which package closing closes
 //	Timers               timers that a function has set
 //	Index                finds entries by key group and key; all tables are built on it
 //

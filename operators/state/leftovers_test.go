@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators/exec"
-	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -21,8 +20,7 @@ func (roomy) Get(_ int, _, dst []byte) (value []byte, ok bool)        { return d
 // A task has key groups for a while, again and again, and none when their windows close: it keeps nothing of
 // panes that were in memory.
 func TestPanesOfGroupsThatLeftAreForgotten(t *testing.T) {
-	clock := NewPaneClock[int64]("m", 2, panes.Aligned{Size: 10, Slide: 10, Pane: 10}, 0, serde.Int64, nil)
-	m := NewPaneTable("m", 2, serde.Int64, serde.Int64, clock, "")
+	m := NewPaneTable[int64, int64]("m", 2, serde.Int64, serde.Int64, open{}, "")
 	m.Spill(roomy{})
 	put := func(group int, key, end int64) {
 		_, p, _ := m.Upsert(group, &key, end)

@@ -17,7 +17,7 @@ import (
 // leave it at commits like a Map's entries. On disk panes are ordered by (end, key), so that
 // the panes of a window that closes are read in the order in which they fire, and those that no
 // window needs any more are deleted as one range. No timer is kept for a key: a scan finds what is
-// due (paneScan).
+// due (package closing).
 
 // paneHome is the additional state of a PaneTable that uses a Home.
 type paneHome[K comparable, A any] struct {
@@ -28,7 +28,7 @@ type paneHome[K comparable, A any] struct {
 	unsaved map[int64][]dirtyPane[K, A]
 	dropped bool // a group was, since the last commit
 	hand    index.Hand
-	// fresh: all panes of the keys that collect returned last are in memory.
+	// fresh: all panes of the keys that Collect returned last are in memory.
 	fresh   bool
 	enc     []byte
 	fetched []byte
@@ -44,7 +44,7 @@ func (m *PaneTable[K, A]) Spill(h exec.Home) {
 		home: timehome.New(h, groups), ends: panes.Ends{Groups: groups},
 		unsaved: map[int64][]dirtyPane[K, A]{},
 	}
-	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: exec.MinTime}
+	m.clock.Spilled(m, &m.disk.ends)
 }
 
 // row returns a pane's key in the home, valid until the next call.
@@ -181,8 +181,8 @@ func (m *PaneTable[K, A]) evictEntry(e *PaneEntry[K, A]) {
 	}
 }
 
-// writeBack writes to the home what it lacks of the panes that end in (from, to].
-func (m *PaneTable[K, A]) writeBack(from, to int64) {
+// WriteBack implements OnDisk: it writes to the home what it lacks of the panes that end in (from, to].
+func (m *PaneTable[K, A]) WriteBack(from, to int64) {
 	d := m.disk
 	for i := d.ends.After(from); i < len(d.ends.All) && d.ends.All[i].End <= to; i++ {
 		end := d.ends.All[i].End
@@ -203,11 +203,11 @@ func (m *PaneTable[K, A]) writeBack(from, to int64) {
 	d.home.Flush()
 }
 
-// collect reads at most this many panes of each end at once, or this many bytes of them.
+// Collect reads at most this many panes of each end at once, or this many bytes of them.
 const collectPanes, collectBytes = 512, 128 << 10
 
-// collect implements panesOnDisk.
-func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool) {
+// Collect implements OnDisk.
+func (m *PaneTable[K, A]) Collect(from, to int64, after []byte) (due []DueKey[K], upTo []byte, more bool) {
 	type row struct {
 		key, value []byte
 		group      int
@@ -256,16 +256,16 @@ func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 		if p == nil {
 			p = m.bring(e, r.end, r.value)
 		}
-		if n := len(due); !p.Dead && (n == 0 || due[n-1].group != r.group || !bytes.Equal(due[n-1].enc, r.key)) {
-			due = append(due, dueKey[K]{r.group, e.Key, r.key})
+		if n := len(due); !p.Dead && (n == 0 || due[n-1].Group != r.group || !bytes.Equal(due[n-1].Enc, r.key)) {
+			due = append(due, DueKey[K]{r.group, e.Key, r.key})
 		}
 	}
 	d.fresh = true
 	return due, upTo, more
 }
 
-// expire implements panesOnDisk.
-func (m *PaneTable[K, A]) expire(from, to int64) {
+// Expire implements OnDisk.
+func (m *PaneTable[K, A]) Expire(from, to int64) {
 	d := m.disk
 	m.n -= d.ends.Expire(from, to)
 	for end := range d.unsaved {
@@ -301,7 +301,7 @@ func (m *PaneTable[K, A]) countHome(groups []int) {
 		}
 		return true
 	})
-	m.clock.restoredDisk(of)
+	m.clock.RestoredOnDisk(of)
 }
 
 func (m *PaneTable[K, A]) dropHome(group int) {

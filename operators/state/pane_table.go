@@ -38,7 +38,7 @@ type PaneTable[K comparable, A any] struct {
 	// resident is the number of panes in memory, dead ones included; size is their size.
 	resident int
 	size     int
-	clock    *PaneClock[K]     // nil: keys have clocks
+	clock    Closing[K]        // nil: keys have clocks
 	clocks   *paneClocks[K, A] // nil: the keys have the stream's clock
 	key      PaneKey[K]        // a local one would escape into the serde
 	scratch  []byte
@@ -71,7 +71,7 @@ type dirtyPane[K comparable, A any] struct {
 
 // NewPaneTable returns an empty table for a stage of this number of key groups. clock is told of the
 // panes that are restored, nil: UseClocks follows; windows describes the windows, for the table's type.
-func NewPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *PaneClock[K], windows string) *PaneTable[K, A] {
+func NewPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock Closing[K], windows string) *PaneTable[K, A] {
 	return &PaneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: index.New[K, Panes[A]](groups, Hasher(keys)), clock: clock, windows: windows}
 }
 
@@ -353,7 +353,7 @@ func (m *PaneTable[K, A]) Restored(groups []int) error {
 		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*Panes[A]) bool { return true }) {
 			slices.SortFunc(e.V.all, comparePanes)
 			for i := range e.V.all {
-				m.clock.restored(g, e.Key, e.V.all[i].end)
+				m.clock.Restored(g, e.Key, e.V.all[i].end)
 			}
 		}
 	}
@@ -397,7 +397,7 @@ func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 		m.clocks.shares.Detach(group)
 		m.clocks.op.Dropped(group)
 	} else {
-		m.clock.dropGroup(group)
+		m.clock.Dropped(group)
 	}
 	if m.disk != nil {
 		return nil
@@ -426,7 +426,7 @@ func (m *PaneTable[K, A]) Attach(of int, state exec.Detached) error {
 	}
 	m.index.Each(of, func(e *PaneEntry[K, A]) {
 		for i := range e.V.all {
-			m.clock.restored(of, e.Key, e.V.all[i].end)
+			m.clock.Restored(of, e.Key, e.V.all[i].end)
 		}
 	})
 	return nil

@@ -147,6 +147,6 @@ func (m *PaneTable[K, A]) Arrive(group int, key, value []byte) error {
 	if _, err := m.keys.Decode(key, &k); err != nil {
 		return err
 	}
-	m.clock.restored(group, m.index.Find(group, &k.Key).Key, k.Pane)
+	m.clock.Restored(group, m.index.Find(group, &k.Key).Key, k.Pane)
 	return nil
 }

@@ -12,7 +12,7 @@ type Timers[K comparable] struct {
 	armed *Map[PaneKey[K], struct{}]
 	queue *timerqueue.Queue[K]
 	disk  *farTimers // nil: armed is in memory
-	key   PaneKey[K] // see PaneClock.key
+	key   PaneKey[K] // a local one would escape, an allocation a timer
 	watch func(group int, key *K, t int64, comes bool)
 }
 

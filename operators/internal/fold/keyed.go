@@ -6,6 +6,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/closing"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/internal/timerqueue"
 	"tailrace.dev/tailrace/operators/item"
@@ -50,7 +51,7 @@ type byKey[K comparable, A any] struct {
 	bounds  watermark.Boundaries
 	passed  *state.Map[K, int64]
 	paths   *byPath[K] // nil: a clock follows its key's items as they come
-	cursors *state.Cursors[K]
+	cursors *closing.Cursors[K]
 	timers  *timerqueue.Queue[K]
 	w       int64
 	shared  *shared[K]   // nil: each key has a clock of its own; else it has passed and timers, too
@@ -69,7 +70,7 @@ func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *b
 		Windows: w, at: panes.NewFinder(o.Cut), delay: o.Clocks.Delay,
 		bounds:  watermark.Boundaries{End: o.Cut.Size, Every: o.Cut.Slide, Lateness: o.Lateness},
 		passed:  state.NewMap(o.Name+".passed", groups, w.keys, serde.Int64),
-		cursors: state.NewCursors(o.Name, groups, w.keys),
+		cursors: closing.NewCursors(o.Name, groups, w.keys),
 		timers:  timerqueue.New(groups, w.keys),
 		clocks:  make([]int, groups),
 		w:       exec.MinTime,

@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/closing"
 	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
@@ -22,8 +23,8 @@ type Windows[K comparable, A any] struct {
 	each  bool  // EachLate
 	merge func(acc, other *A)
 	win   panes.Aligned
-	clock *state.PaneClock[K] // nil: keys have clocks
-	keyed *byKey[K, A]        // nil: they do not
+	clock *closing.Clock[K] // nil: keys have clocks
+	keyed *byKey[K, A]      // nil: they do not
 	state *state.PaneTable[K, A]
 	out   *chain.Buffer[item.KV[K, item.Windowed[A]]]
 	// held has the panes whose windows are to be emitted at the next commit, in
@@ -56,10 +57,10 @@ type Config[A any] struct {
 func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K], o Config[A], next chain.Emit[item.KV[K, item.Windowed[A]]]) *Windows[K, A] {
 	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, each: o.EachLate, win: o.Cut, merge: o.Merge, out: chain.NewBuffer(c, next)}
 	if o.Clocks == nil {
-		w.clock = state.NewPaneClock(o.Name, c.RT.Groups(), o.Cut, o.Lateness, keys, w)
-	}
-	w.state = state.NewPaneTable(o.Name, c.RT.Groups(), keys, o.Acc, w.clock, o.Text)
-	if o.Clocks != nil {
+		w.clock = closing.NewClock(o.Name, c.RT.Groups(), o.Cut, o.Lateness, keys, w)
+		w.state = state.NewPaneTable(o.Name, c.RT.Groups(), keys, o.Acc, w.clock, o.Text)
+	} else {
+		w.state = state.NewPaneTable[K, A](o.Name, c.RT.Groups(), keys, o.Acc, nil, o.Text)
 		w.keyed = newByKey(w, c.RT.Groups(), o)
 		w.state.UseClocks(w.keyed)
 	}

@@ -1,4 +1,4 @@
-package state
+package closing
 
 import (
 	"slices"
@@ -6,9 +6,10 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/panes"
+	"tailrace.dev/tailrace/operators/state"
 )
 
-// paneScan replaces the timers of a PaneClock if panes use a Home. The ends of existing panes
+// paneScan replaces the timers of a Clock if panes use a Home. The ends of existing panes
 // determine which windows fire; a scan of the window's panes in the order of keys, a part at a
 // time, determines which keys fire. A scan that an interrupted advance has left continues where it
 // stopped.
@@ -19,7 +20,7 @@ import (
 //     later and has a pane, of the keys up to their group's cursor.
 //  2. No item comes between the calls of one interrupted advance (Chain.Advance).
 type paneScan[K comparable] struct {
-	panes panesOnDisk[K]
+	panes state.OnDisk[K]
 	ends  *panes.Ends
 	done  int64
 
@@ -28,32 +29,19 @@ type paneScan[K comparable] struct {
 	time  int64 // when this is due: a window's end, or the end of its lateness
 	// The panes concerned end in (from, to].
 	from, to int64
-	due      []dueKey[K]
+	due      []state.DueKey[K]
 	pos      int
 	upTo     []byte // keys up to it have been read, nil: none
 	more     bool
 }
 
-// panesOnDisk is a PaneTable that uses a Home, without the type of its accumulators.
-type panesOnDisk[K comparable] interface {
-	// writeBack writes the panes that end in (from, to] and are only in memory.
-	writeBack(from, to int64)
-	// collect reads more of them into memory, from the first key behind after on, and returns their
-	// keys, in order; all up to upTo if there are more.
-	collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool)
-	// expire deletes them on disk; they have been dropped from memory.
-	expire(from, to int64)
+// Spilled implements state.Closing.
+func (p *Clock[K]) Spilled(panes state.OnDisk[K], ends *panes.Ends) {
+	p.disk = &paneScan[K]{panes: panes, ends: ends, done: exec.MinTime}
 }
 
-// dueKey is a key for which something is due, and its encoding.
-type dueKey[K comparable] struct {
-	group int
-	key   K
-	enc   []byte
-}
-
-// advanceDisk is advance if panes use a Home.
-func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error) {
+// advanceDisk is Advance if panes use a Home.
+func (p *Clock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error) {
 	s := p.disk
 	for {
 		if !s.on && !p.begin(w) {
@@ -69,20 +57,20 @@ func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error
 			p.end()
 			continue
 		case s.fires:
-			if p.cursors.passed(x.group, s.time, x.enc) {
+			if p.cursors.passed(x.Group, s.time, x.Enc) {
 				continue
 			}
-			p.key = x.key
-			if _, _, err := p.close(x.group, s.time, m); err != nil {
+			p.key = x.Key
+			if _, _, err := p.close(x.Group, s.time, m); err != nil {
 				return false, err
 			}
-			p.cursors.Set(x.group, 0, s.time, &p.key)
+			p.cursors.Set(x.Group, 0, s.time, &p.key)
 			if p.lateness == 0 {
-				p.dropBehind(x.group, &p.key, s.time)
+				p.dropBehind(x.Group, &p.key, s.time)
 			}
 		default:
-			p.key = x.key
-			m.Unit(p.dropBehind(x.group, &p.key, s.time-p.lateness))
+			p.key = x.Key
+			m.Unit(p.dropBehind(x.Group, &p.key, s.time-p.lateness))
 		}
 		if m.Over() {
 			return false, nil
@@ -91,7 +79,7 @@ func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error
 }
 
 // begin starts the scan that is due next, if it is due by w.
-func (p *PaneClock[K]) begin(w int64) bool {
+func (p *Clock[K]) begin(w int64) bool {
 	s := p.disk
 	fireAt, fires := p.nextFire()
 	dropAt, drops := p.nextDrop()
@@ -105,12 +93,12 @@ func (p *PaneClock[K]) begin(w int64) bool {
 		return false
 	}
 	s.on, s.due, s.pos, s.upTo, s.more = true, nil, 0, nil, true
-	s.panes.writeBack(s.from, s.to)
+	s.panes.WriteBack(s.from, s.to)
 	return true
 }
 
 // nextFire returns the end of the next window that has a pane.
-func (p *PaneClock[K]) nextFire() (end int64, ok bool) {
+func (p *Clock[K]) nextFire() (end int64, ok bool) {
 	s := p.disk
 	i := sort.Search(len(s.ends.All), func(i int) bool { return p.Windows.Last(s.ends.All[i].End) > s.done })
 	if i == len(s.ends.All) {
@@ -124,7 +112,7 @@ func (p *PaneClock[K]) nextFire() (end int64, ok bool) {
 
 // nextDrop returns when the next panes' lateness ends; without lateness they are dropped
 // when their last window fires.
-func (p *PaneClock[K]) nextDrop() (t int64, ok bool) {
+func (p *Clock[K]) nextDrop() (t int64, ok bool) {
 	s := p.disk
 	if p.lateness == 0 || len(s.ends.All) == 0 {
 		return 0, false
@@ -133,12 +121,12 @@ func (p *PaneClock[K]) nextDrop() (t int64, ok bool) {
 }
 
 // next returns the next key that is due, nil at the end.
-func (s *paneScan[K]) next() *dueKey[K] {
+func (s *paneScan[K]) next() *state.DueKey[K] {
 	for s.pos == len(s.due) {
 		if !s.more {
 			return nil
 		}
-		s.due, s.upTo, s.more = s.panes.collect(s.from, s.to, s.upTo)
+		s.due, s.upTo, s.more = s.panes.Collect(s.from, s.to, s.upTo)
 		s.pos = 0
 	}
 	s.pos++
@@ -146,7 +134,7 @@ func (s *paneScan[K]) next() *dueKey[K] {
 }
 
 // end ends a scan: it deletes what no window needs any more, as one range.
-func (p *PaneClock[K]) end() {
+func (p *Clock[K]) end() {
 	s := p.disk
 	if s.on = false; s.fires {
 		s.done = s.time
@@ -155,13 +143,13 @@ func (p *PaneClock[K]) end() {
 		}
 		s.to = s.from + p.Windows.Slide
 	}
-	s.panes.expire(s.from, s.to)
+	s.panes.Expire(s.from, s.to)
 }
 
-// restoredDisk is restored for all panes of some key groups, of each of which of says whether it is one: it
+// RestoredOnDisk is Restored for all panes of some key groups, of each of which of says whether it is one: it
 // goes back to the position of the first of them. What has fired of the other groups is behind their cursors.
 // No scan is interrupted: event time stands until a task has all of its groups.
-func (p *PaneClock[K]) restoredDisk(of []bool) {
+func (p *Clock[K]) RestoredOnDisk(of []bool) {
 	s := p.disk
 	seen := make([]bool, s.ends.Groups)
 	some := s.done > exec.MinTime || s.others(of) // the table is in use
@@ -195,9 +183,9 @@ func (s *paneScan[K]) others(of []bool) bool {
 	return false
 }
 
-// dropGroupDisk removes what is due of a key group that has moved away.
-func (p *PaneClock[K]) dropGroupDisk(group int) {
+// droppedOnDisk removes what is due of a key group that has moved away.
+func (p *Clock[K]) droppedOnDisk(group int) {
 	s := p.disk
-	s.due = slices.DeleteFunc(s.due[s.pos:], func(x dueKey[K]) bool { return x.group == group })
+	s.due = slices.DeleteFunc(s.due[s.pos:], func(x state.DueKey[K]) bool { return x.Group == group })
 	s.pos = 0
 }

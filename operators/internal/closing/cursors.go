@@ -1,10 +1,11 @@
-package state
+package closing
 
 import (
 	"bytes"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Cursors say, for each key group, and in it for each clock that keys share, up to which (end, key)
@@ -12,7 +13,7 @@ import (
 // cursor has that of clock 0.
 type Cursors[K comparable] struct {
 	keys    serde.Serde[K]
-	fired   *Map[uint8, firedUpTo]
+	fired   *state.Map[uint8, firedUpTo]
 	scratch []byte
 	clock   uint8 // a local one would escape
 }
@@ -31,17 +32,12 @@ var firedSerde = serde.New("fired up to",
 	},
 	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
 
-// Uint8 encodes numbers of clocks.
-var Uint8 = serde.New("uint8",
-	func(dst []byte, v *uint8) []byte { return append(dst, *v) },
-	func(r *serde.Reader, v *uint8) { *v = uint8(r.Uint32()) })
-
 var onlyClock uint8
 
 // NewCursors returns the cursors of the operator of a name, for a stage of this number of key groups.
 func NewCursors[K comparable](name string, groups int, keys serde.Serde[K]) *Cursors[K] {
-	c := &Cursors[K]{keys: keys, fired: NewMap(name+".fired", groups, Uint8, firedSerde)}
-	c.fired.small = true
+	c := &Cursors[K]{keys: keys, fired: state.NewMap(name+".fired", groups, state.Uint8, firedSerde)}
+	c.fired.KeepInMemory()
 	return c
 }
 

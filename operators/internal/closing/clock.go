@@ -1,4 +1,4 @@
-package state
+package closing
 
 import (
 	"tailrace.dev/tailrace/operators/exec"
@@ -7,7 +7,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// PaneClock closes the windows of an operator with aligned windows as event time advances. It calls
+// Clock closes the windows of an operator with aligned windows as event time advances. It calls
 // the operator for each key whose window closes, and for each pane that no window needs any more.
 //
 // A key has at most one timer per pane, and one for the next window to close: when a window fires and
@@ -18,7 +18,7 @@ import (
 // not tell a restarted task that it has fired. The cursor does: for each key group, the (time, key) up
 // to which windows have fired. Invariant: the window (end, key) fires exactly once, when the watermark
 // passes its end, in the order of (end, key).
-type PaneClock[K comparable] struct {
+type Clock[K comparable] struct {
 	panes.Finder
 	lateness int64
 	fires    *timerqueue.Queue[K]
@@ -32,12 +32,12 @@ type PaneClock[K comparable] struct {
 	closing  int64
 	key      K // being fired; a local one would escape, an allocation a timer
 
-	op    Closer[K]
+	op    Operator[K]
 	timed exec.Timed // op
 }
 
-// Closer is the operator whose windows a PaneClock closes.
-type Closer[K comparable] interface {
+// Operator is the operator whose windows a Clock closes.
+type Operator[K comparable] interface {
 	exec.Timed
 	// Fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
 	// one that is also in the next window.
@@ -47,10 +47,10 @@ type Closer[K comparable] interface {
 	Drop(group int, key *K, from, to int64) bool
 }
 
-// NewPaneClock returns the clock of an operator for a stage of this number of key groups; lateness
+// NewClock returns the clock of an operator for a stage of this number of key groups; lateness
 // is in ms.
-func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
-	return &PaneClock[K]{
+func NewClock[K comparable](name string, groups int, win panes.Aligned, lateness int64, keys serde.Serde[K], op Operator[K]) *Clock[K] {
+	return &Clock[K]{
 		name: name, Finder: panes.NewFinder(win), lateness: lateness, op: op, timed: op,
 		fires: timerqueue.New(groups, keys), drops: timerqueue.New(groups, keys),
 		cursors: NewCursors(name, groups, keys),
@@ -59,14 +59,14 @@ func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, late
 }
 
 // Watermark returns the event time that the clock has reached.
-func (p *PaneClock[K]) Watermark() int64 { return p.w }
+func (p *Clock[K]) Watermark() int64 { return p.w }
 
 // Stand sets the event time after a restore.
-func (p *PaneClock[K]) Stand(w int64) { p.w, p.ahead = max(p.w, w), p.cursors.highest() }
+func (p *Clock[K]) Stand(w int64) { p.w, p.ahead = max(p.w, w), p.cursors.highest() }
 
 // At returns the event time that the windows of a key have reached. It is that of the clock, unless the key
 // group comes, by a savepoint, from a task that was further on: then up to its cursor they have fired.
-func (p *PaneClock[K]) At(group int, key *K) int64 {
+func (p *Clock[K]) At(group int, key *K) int64 {
 	if p.ahead <= p.w {
 		return p.w
 	}
@@ -74,17 +74,17 @@ func (p *PaneClock[K]) At(group int, key *K) int64 {
 }
 
 // Cursors returns the clock's state, which must be restored before the panes.
-func (p *PaneClock[K]) Cursors() exec.StateTable { return p.cursors.fired }
+func (p *Clock[K]) Cursors() exec.StateTable { return p.cursors.fired }
 
 // Locate finds the pane of time t and returns where it counts for a key.
-func (p *PaneClock[K]) Locate(group int, key *K, t int64) (pane int64, where panes.Place) {
+func (p *Clock[K]) Locate(group int, key *K, t int64) (pane int64, where panes.Place) {
 	p.Find(t)
 	return p.Pane, p.Place(p.At(group, key), p.lateness)
 }
 
 // Created sets the timers that a new pane of a key needs; locate was called for it. key must not
 // alias an item.
-func (p *PaneClock[K]) Created(group int, key K) {
+func (p *Clock[K]) Created(group int, key K) {
 	first, w := p.First, p.w
 	if p.ahead > w {
 		p.key = key
@@ -108,8 +108,8 @@ func (p *PaneClock[K]) Created(group int, key K) {
 	}
 }
 
-// restored is created for a pane that comes from the change log.
-func (p *PaneClock[K]) restored(group int, key K, pane int64) {
+// Restored implements state.Closing: it is Created for a pane that comes from the change log.
+func (p *Clock[K]) Restored(group int, key K, pane int64) {
 	p.Finder.Set(pane)
 	first := p.First
 	if fired := p.cursors.Fired(group, 0, &key); first <= fired {
@@ -124,7 +124,7 @@ func (p *PaneClock[K]) restored(group int, key K, pane int64) {
 }
 
 // Advance fires what is due by w, until m is over, and reports whether all has fired.
-func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
+func (p *Clock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 	p.closed = false
 	if p.disk != nil {
 		return p.advanceDisk(w, m)
@@ -170,7 +170,7 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 }
 
 // close closes the window of p.key that ends at end.
-func (p *PaneClock[K]) close(group int, end int64, m *exec.Meter) (some, more bool, err error) {
+func (p *Clock[K]) close(group int, end int64, m *exec.Meter) (some, more bool, err error) {
 	p.closed, p.closing = true, end
 	if some, more = true, true; !m.Avoids(p.timed) {
 		some, more, err = p.op.Fire(group, &p.key, end)
@@ -181,16 +181,17 @@ func (p *PaneClock[K]) close(group int, end int64, m *exec.Meter) (some, more bo
 
 // Closed returns the key and the end of the window that the current call has closed last; ok is
 // false if there is none.
-func (p *PaneClock[K]) Closed() (key *K, end int64, ok bool) { return &p.key, p.closing, p.closed }
+func (p *Clock[K]) Closed() (key *K, end int64, ok bool) { return &p.key, p.closing, p.closed }
 
 // dropBehind drops the panes whose last window ends at end.
-func (p *PaneClock[K]) dropBehind(group int, key *K, end int64) bool {
+func (p *Clock[K]) dropBehind(group int, key *K, end int64) bool {
 	return p.op.Drop(group, key, end-p.Windows.Size, end-p.Windows.Size+p.Windows.Slide)
 }
 
-func (p *PaneClock[K]) dropGroup(group int) {
+// Dropped implements state.Closing.
+func (p *Clock[K]) Dropped(group int) {
 	if p.disk != nil {
-		p.dropGroupDisk(group)
+		p.droppedOnDisk(group)
 	}
 	p.fires.DropGroup(group)
 	p.drops.DropGroup(group)
