@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"tailrace.dev/tailrace/operators/route/sketch"
 )
 
 // When says when a Core looks for a better plan; at most one of the first three is above 0, and without
@@ -31,7 +33,13 @@ type Sample struct {
 	Bytes int64
 	// Owners is the owner of each group, one of Tasks tasks.
 	Owners []int
-	Tasks  int
+	// Slots is how many of the groups, the last ones, are slots. Table is the table of the groups: parts of hash groups are
+	// placed in slots; nil: they are not.
+	Slots int
+	Table *Table
+	// Fine is what was sampled of the items of the hash groups.
+	Fine  sketch.Sample
+	Tasks int
 	// Shares are as in Stage.
 	Shares []float64
 	// Busy: key groups are moving or about to, or a savepoint is made.
@@ -43,6 +51,10 @@ type Decision struct {
 	// Owners are the new owners; nil: they stay as they are, for the reason Why.
 	Owners []int
 	Why    string
+	// Places are those of the new table, nil: the table stays as it is. Placed is how many of them are new, Back how many
+	// parts return to their hash groups.
+	Places       []Place
+	Placed, Back int
 	// Degree and Extra are measured over the newest 5 s; Planned is what the degree is to become, by
 	// the planner's load.
 	Degree, Extra, Planned float64
@@ -77,6 +89,8 @@ type Core struct {
 	silent  int64    // before it there is no step
 	quiet   int64    // after the newest step
 	former  []int    // owners before the newest step
+	had     []Place  // places before the newest step
+	epoch   uint32   // of the newest sample's table
 	some    bool
 }
 
@@ -114,16 +128,16 @@ func (c *Core) Next(s *Sample) Decision {
 		return d
 	}
 	c.began, c.items = s.At, 0
-	st := &Stage{Owners: s.Owners, Tasks: s.Tasks, Items: c.history.Load(), Keys: s.Keys, Shares: s.Shares}
-	owners := c.plan(st)
-	have := Degree(Tasks(st.Items, s.Owners, s.Tasks), s.Shares)
-	d.Planned = Degree(Tasks(st.Items, owners, s.Tasks), s.Shares)
+	load := c.history.Load()
+	owners, by, places := c.planned(s, load)
+	have := Degree(Tasks(load, s.Owners, s.Tasks), s.Shares)
+	d.Planned = Degree(by, s.Shares)
 	moved := Moved(s.Owners, owners)
 	switch {
-	case moved == 0:
+	case moved == 0 && places == nil:
 		d.Why = "the planner has nothing better"
 		return d
-	case d.Planned < have+leastGain(&d, have, st.Items, s.Tasks):
+	case d.Planned < have+leastGain(&d, have, load, s.Tasks):
 		d.Why = fmt.Sprintf("a degree of %.2f instead of %.2f is not worth moving %d key groups", d.Planned, have, moved)
 		return d
 	}
@@ -131,9 +145,26 @@ func (c *Core) Next(s *Sample) Decision {
 		d.Why = fmt.Sprintf("moving %d key groups takes %.1f s, and gains %.1f s in half a minute", moved, took, horizon*d.Extra)
 		return d
 	}
-	c.stepped(s, owners)
-	d.Owners = owners
+	c.stepped(s, owners, places)
+	if d.Owners, d.Places = owners, places; places != nil {
+		without, with := s.Table.Towards(places)
+		d.Placed, d.Back = len(with), len(without)
+	}
 	return d
+}
+
+// planned returns the owners that the planner makes, with the load of each task by them, and the places of a table if
+// another one than the present is better.
+func (c *Core) planned(s *Sample, load []int64) (owners []int, by []int64, places []Place) {
+	owners = c.plan(&Stage{Owners: s.Owners, Slots: s.Slots, Tasks: s.Tasks, Items: load, Keys: s.Keys, Shares: s.Shares})
+	if s.Table == nil {
+		return owners, Tasks(load, owners, s.Tasks), nil
+	}
+	cut := divide(&Cut{Table: s.Table, Have: s.Owners, Owners: owners, Tasks: s.Tasks, Load: load, Shares: s.Shares, Fine: fine(&s.Fine, load[:s.Table.Groups])})
+	if without, with := s.Table.Towards(cut.places); len(without)+len(with) > 0 {
+		places = append([]Place{}, cut.places...)
+	}
+	return cut.owners, cut.of, places
 }
 
 // leastGain returns the least difference of the degrees of two plans that is worth a step, have being the
@@ -154,8 +185,18 @@ func leastGain(d *Decision, have float64, load []int64, tasks int) float64 {
 	return min(max(chance, fewestGain), mostGain)
 }
 
-// take keeps a sample. One with other owners begins the window again.
+// take keeps a sample. One with other owners begins the window again, and one with another table everything that is known
+// of loads: its own items went by both tables.
 func (c *Core) take(s *Sample) {
+	if s.Table != nil && c.some && s.Table.Epoch != c.epoch {
+		again := *s
+		again.Items = make([]int64, len(s.Items))
+		s = &again
+		c.newest, c.low, c.history = c.newest[:0], 0, History{}
+	}
+	if s.Table != nil {
+		c.epoch = s.Table.Epoch
+	}
 	if !c.some {
 		c.began, c.some = s.At, true
 	}
@@ -203,7 +244,7 @@ func (c *Core) waits(s *Sample, all int64) string {
 
 // stepped notes that the owners are about to change. If most of what the newest step moved goes back
 // where it came from, the load changes faster than it can be followed.
-func (c *Core) stepped(s *Sample, owners []int) {
+func (c *Core) stepped(s *Sample, owners []int, places []Place) {
 	did, back := 0, 0
 	if c.former != nil {
 		for g, was := range c.former {
@@ -214,6 +255,18 @@ func (c *Core) stepped(s *Sample, owners []int) {
 				back++
 			}
 		}
+	}
+	if s.Table != nil {
+		placed := s.Table.Places()
+		for _, p := range placed {
+			if slices.Contains(c.had, p) || c.former == nil {
+				continue
+			}
+			if did++; places != nil && !slices.Contains(places, p) {
+				back++
+			}
+		}
+		c.had = placed
 	}
 	if 2*back > did {
 		c.quiet = min(2*c.quiet, mostQuiet)

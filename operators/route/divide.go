@@ -9,7 +9,8 @@ import (
 
 // Fine is what is known of the loads within hash groups, in the unit of the groups' loads.
 type Fine struct {
-	// Keys are the most frequent keys, the placed ones without: those of the greatest loads, in any order.
+	// Keys are the most frequent keys, the placed ones without: those of the greatest loads, in any order. One that is no
+	// heavier than a sixteenth of its group is not placed alone.
 	Keys []KeyLoad
 	// Parts is the load of each sub-group of each hash group, at group·Parts + sub-group, Keys included,
 	// without what is placed; nil: what Keys leave of a group is spread evenly.
@@ -54,13 +55,31 @@ func Spread(owners []int, slots int) []int {
 // Divide continues a plan of owners where whole groups are too coarse: while the degree is below
 // Target, and there is a free slot, it places a part of the fullest task in a slot of another one, or a
 // heavy key of the fullest task in a slot of its own, so that the rest of its group can move. What has
-// become cold goes back to its hash group.
+// become cold goes back to its hash group; so do the lightest parts, if all slots are used and others in them gain 0.01 of degree.
 //
 // It returns owners and places. If the slots gain less than 0.01 of degree, no part is placed that was
 // not before.
 func Divide(cut *Cut) ([]int, []Place) {
+	c := divide(cut)
+	return c.owners, c.places
+}
+
+// divide is Divide, with the loads that the tasks have by it.
+func divide(cut *Cut) *cutter {
+	best := divideWithout(cut, 0)
+	// The slots may have parts that were heavier once. Without the lightest of them there is room for what is heavy now.
+	for n := 1; len(best.free) == 0 && best.degree() < Target && n < 2*len(cut.Table.places); n *= 2 {
+		if c := divideWithout(cut, n); c.degree() >= best.degree()+clearly {
+			best = c
+		}
+	}
+	return best
+}
+
+// divideWithout is divide when the n lightest parts go back to their hash groups.
+func divideWithout(cut *Cut, n int) *cutter {
 	c := newCutter(cut)
-	c.takeBack()
+	c.takeBack(n)
 	whole := c.clone()
 	if c.degree() < Target {
 		c.improve()
@@ -79,7 +98,7 @@ func Divide(cut *Cut) ([]int, []Place) {
 		c = whole
 	}
 	c.rest(cut.Owners)
-	return c.owners, c.places
+	return c
 }
 
 // cutter is a plan in which hash groups are cut.
@@ -102,6 +121,8 @@ type key struct {
 	load       int64
 }
 
+func heavier(a, b key) int { return cmp.Or(cmp.Compare(b.load, a.load), a.compare(b.Part)) }
+
 func newCutter(cut *Cut) *cutter {
 	table := cut.Table
 	c := &cutter{
@@ -114,6 +135,7 @@ func newCutter(cut *Cut) *cutter {
 		}
 	}
 	left := slices.Clone(cut.Load[:table.Groups])
+	var small []key // that count with their sub-groups only
 	for _, k := range cut.Fine.Keys {
 		p := Single([]byte(k.Key))
 		if table.Group(hashOf(k.Key), []byte(k.Key)) >= table.Groups {
@@ -122,16 +144,20 @@ func newCutter(cut *Cut) *cutter {
 		sub := p.sub(table.Groups)
 		n := min(k.Load, left[sub/Parts])
 		left[sub/Parts] -= n
+		if n*Parts <= cut.Load[sub/Parts] {
+			small = append(small, key{p, sub / Parts, sub, n})
+			continue
+		}
 		c.keys = append(c.keys, key{p, sub / Parts, sub, n})
 	}
-	slices.SortStableFunc(c.keys, func(a, b key) int { return cmp.Or(cmp.Compare(b.load, a.load), a.compare(b.Part)) })
+	slices.SortStableFunc(c.keys, heavier)
 	if cut.Fine.Parts != nil {
 		copy(c.parts, cut.Fine.Parts)
 	} else {
 		for i := range c.parts {
 			c.parts[i] = left[i/Parts] / Parts
 		}
-		for _, k := range c.keys {
+		for _, k := range slices.Concat(c.keys, small) {
 			c.parts[k.sub] += k.load
 		}
 	}
@@ -153,17 +179,37 @@ func (c *cutter) clone() *cutter {
 	return &n
 }
 
-// takeBack returns the cold parts to their hash groups.
-func (c *cutter) takeBack() {
-	c.places = slices.DeleteFunc(c.places, func(p Place) bool {
-		if float64(c.load[p.Slot]) >= cold*c.mean {
-			return false
-		}
+// takeBack returns the cold parts to their hash groups, and the n lightest ones.
+func (c *cutter) takeBack(n int) {
+	slices.SortStableFunc(c.places, func(a, b Place) int { return cmp.Compare(c.load[a.Slot], c.load[b.Slot]) })
+	for n < len(c.places) && float64(c.load[c.places[n].Slot]) < cold*c.mean {
+		n++
+	}
+	back := c.places[:min(n, len(c.places))]
+	c.places = slices.Clone(c.places[len(back):])
+	for _, p := range back {
+		c.open(p, c.load[p.Slot])
 		c.back(p)
-		return true
-	})
+	}
+	slices.SortFunc(c.places, func(a, b Place) int { return cmp.Compare(a.Slot, b.Slot) })
 	slices.Sort(c.free)
 	c.fill()
+}
+
+// open gives the sub-groups of a part what goes back to them: they, or the key, can be placed again.
+func (c *cutter) open(p Place, load int64) {
+	first, n := p.sub(c.table.Groups), max(p.N, 1)
+	for sub := first; sub < first+n; sub++ {
+		c.parts[sub] += load / int64(n)
+		c.taken[sub] = slices.ContainsFunc(c.places, func(q Place) bool {
+			from := q.sub(c.table.Groups)
+			return from <= sub && sub < from+max(q.N, 1)
+		})
+	}
+	if home := p.Home(c.table.Groups); p.Single && load*Parts > c.load[home]+load {
+		c.keys = append(c.keys, key{p.Part, home, first, load})
+		slices.SortStableFunc(c.keys, heavier)
+	}
 }
 
 // release makes a slot free: until it is used, it is no task's group.

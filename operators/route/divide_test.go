@@ -180,8 +180,11 @@ func TestDivideAnything(t *testing.T) {
 			mean += float64(l) / float64(tasks)
 		}
 		for _, c := range Diff(table, after) {
-			if c.From >= table.Groups {
-				require.Less(t, float64(load[c.From]), cold*mean+1e-9, "%v is taken back", c.Part)
+			if c.From >= table.Groups && float64(load[c.From]) >= cold*mean+1e-9 { // what is within a part is not known
+				all, without := divide(cut), divideWithout(cut, 0)
+				require.Empty(t, without.free, "%v is taken back, and a slot is free", c.Part)
+				require.GreaterOrEqual(t, all.degree(), without.degree()+clearly)
+				return
 			}
 		}
 		lost := 0.0 // by what is taken back, at most

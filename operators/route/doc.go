@@ -17,7 +17,7 @@
 // All but hash are one greedy algorithm (Balance) with other weights. A Core decides when a plan is
 // carried out.
 //
-// Where whole groups are too coarse, Divide continues a plan: it makes a Table, which routes single keys
+// Where whole groups are too coarse, a Core that is told the table continues a plan with Divide: it makes a Table, which routes single keys
 // and parts of groups to slots. These are key groups behind those that the hash names; what a table
 // routes is owned, and moves, as any key group. How running tasks take another table is in package
 // epoch.

@@ -1,9 +1,10 @@
 package route
 
-import "math"
+import (
+	"math"
 
-// halfLife is the time in ms after which an item counts half.
-const halfLife = 10_000
+	"tailrace.dev/tailrace/operators/route/sketch"
+)
 
 // History is the load of key groups, in which items count the less the longer ago they came.
 type History struct {
@@ -16,7 +17,7 @@ func (h *History) Add(at int64, items []int64) {
 	if h.load == nil {
 		h.load, h.at = make([]float64, len(items)), at
 	}
-	fade := math.Exp2(-float64(at-h.at) / halfLife)
+	fade := math.Exp2(-float64(at-h.at) / sketch.HalfLife)
 	for g, n := range items {
 		h.load[g] = h.load[g]*fade + float64(n)
 	}

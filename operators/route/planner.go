@@ -11,6 +11,8 @@ type Stage struct {
 	// Owners is the present owner of each key group; it is not changed. One that is not in [0, Tasks)
 	// leaves.
 	Owners []int
+	// Slots is how many of the groups, the last ones, are slots.
+	Slots int
 	// Tasks is the number of tasks, at least 1 and at most that of groups.
 	Tasks int
 	// Items is the load of each group in items, Keys the number of its keys; nil: not known.
@@ -60,11 +62,11 @@ func Names() []string { return slices.Clone(names) }
 // Hash assigns ranges of groups of almost equal length, as in a new job: groups that a hash of keys
 // names have about equal loads if there are many more keys than groups.
 func Hash(s *Stage) []int {
-	owners := make([]int, len(s.Owners))
+	owners := make([]int, len(s.Owners)-s.Slots)
 	for g := range owners {
 		owners[g] = g * s.Tasks / len(owners)
 	}
-	return owners
+	return Spread(owners, s.Slots)
 }
 
 // LeastKey balances the numbers of keys; without them, the numbers of groups.

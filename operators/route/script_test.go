@@ -1,8 +1,10 @@
 package route
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/script"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/route/sketch"
 )
 
 // world carries out the commands of testdata:
@@ -21,6 +25,8 @@ import (
 //	hot 7 0.6                           key group 7 gets 60 % of the items
 //	shares 3 1 1 1                      of the tasks
 //	bytes 1000000000                    of state
+//	slots 8                             parts of groups can be placed in so many
+//	keys 5000 zipf 1.1 turn 2           the loads are those of keys, in a random order for each turn
 //	busy, idle                          key groups are moving; they are not
 //	for 30 rate 10000                   30 s in which so many items come each second
 //	flip 10 for 60 rate 10000           the weights change places between the first and the second half of the groups every 10 s
@@ -32,6 +38,8 @@ type world struct {
 	when    When
 	core    *Core
 	weights []float64
+	keys    *population // with slots
+	total   float64     // of its loads
 	sample  Sample
 	said    string
 }
@@ -68,6 +76,16 @@ func (w *world) do(f []string) {
 		}
 		w.core, w.weights = NewCore(w.when, LeastCount), make([]float64, len(w.sample.Owners))
 		w.even()
+	case "slots":
+		n := w.s.Int(f[1])
+		table, err := NewTable(0, len(w.sample.Owners), n, nil)
+		require.NoError(w.s, err)
+		w.sample.Owners, w.sample.Slots, w.sample.Table = Spread(w.sample.Owners, n), n, table
+	case "keys":
+		w.keys, w.total = zipf(w.s.Int(f[1]), w.number(f[3]), uint64(w.s.Int(f[5]))), 0
+		for _, l := range w.keys.loads {
+			w.total += float64(l)
+		}
 	case "dispatch":
 		plan, err := ByName(f[1])
 		require.NoError(w.s, err)
@@ -129,6 +147,9 @@ func (w *world) second(rate float64) {
 	for g, part := range w.weights {
 		w.sample.Items[g] = int64(rate * part)
 	}
+	if w.keys != nil {
+		w.sampled(rate)
+	}
 	s := w.sample
 	d := w.core.Next(&s)
 	at := s.At / 1000
@@ -149,4 +170,33 @@ func (w *world) second(rate float64) {
 	require.True(w.s, complete(d.Owners, s.Tasks))
 	w.s.Printf("%d s: degree %.2f, extra %.2f: %d key groups move for a degree of %.2f", at, d.Degree, d.Extra, Moved(s.Owners, d.Owners), d.Planned)
 	w.sample.Owners, w.said = d.Owners, ""
+	if d.Places == nil {
+		return
+	}
+	next, err := NewTable(s.Table.Epoch+1, s.Table.Groups, s.Table.Slots, d.Places)
+	require.NoError(w.s, err)
+	for _, c := range Diff(s.Table, next) {
+		w.s.Printf("  %v: from %d to %d of task %d", c.Part, c.From, c.To, d.Owners[c.To])
+	}
+	w.s.Printf("  %d of %d slots are used", len(d.Places), s.Slots)
+	w.sample.Table = next
+}
+
+// sampled makes the items of a second of keys, and what is known of them.
+func (w *world) sampled(rate float64) {
+	t := w.sample.Table
+	w.sample.Items, w.sample.Fine = make([]int64, t.Groups+t.Slots), sketch.Sample{Parts: make([]float64, t.Groups*Parts)}
+	for i, k := range w.keys.keys {
+		hash, n := exec.HashKey(k), rate*float64(w.keys.loads[i])/w.total
+		g := t.Group(hash, k)
+		if w.sample.Items[g] += int64(n * 1000); g < t.Groups {
+			w.sample.Fine.Parts[g*Parts+exec.SubGroupOf(hash, t.Groups, Parts)] += n
+			w.sample.Fine.Keys = append(w.sample.Fine.Keys, sketch.Count{Key: string(k), Hash: hash, Count: n})
+		}
+	}
+	for g := range w.sample.Items {
+		w.sample.Items[g] /= 1000
+	}
+	slices.SortFunc(w.sample.Fine.Keys, func(a, b sketch.Count) int { return cmp.Compare(b.Count, a.Count) })
+	w.sample.Fine.Keys = w.sample.Fine.Keys[:min(256, len(w.sample.Fine.Keys))]
 }

@@ -228,6 +228,21 @@ func (t *Table) Next(without []int, with []Place) (*Table, error) {
 	return NewTable(t.Epoch+1, t.Groups, t.Slots, append(left, with...))
 }
 
+// Towards returns the slots to take back, and the places to add, to come to these places.
+func (t *Table) Towards(places []Place) (without []int, with []Place) {
+	for _, p := range t.places {
+		if !slices.Contains(places, p) {
+			without = append(without, p.Slot)
+		}
+	}
+	for _, p := range places {
+		if !slices.Contains(t.places, p) {
+			with = append(with, p)
+		}
+	}
+	return without, with
+}
+
 // Change says that the keys of a part are in another key group than before.
 type Change struct {
 	Part

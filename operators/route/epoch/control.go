@@ -124,7 +124,7 @@ func (c *Control) Next(f *Facts) Decision {
 
 // step returns the next step to what is wanted. p is the next plan, as yet without a change.
 func (c *Control) step(p *Plan) Decision {
-	without, with := differ(p.Table, c.want.Places)
+	without, with := p.Table.Towards(c.want.Places)
 	// What is taken back has an epoch of its own: its slots, and the parts that are in it, are free
 	// when it is adopted.
 	if len(without) > 0 {
@@ -158,21 +158,6 @@ func (c *Control) step(p *Plan) Decision {
 	}
 	p.Changes, p.Table = route.Diff(p.Table, next), next
 	return Decision{Plan: p, Kind: Route}
-}
-
-// differ returns the slots to take back and the places to add to come from a table to these places.
-func differ(t *route.Table, places []route.Place) (without []int, with []route.Place) {
-	for _, p := range t.Places() {
-		if !slices.Contains(places, p) {
-			without = append(without, p.Slot)
-		}
-	}
-	for _, p := range places {
-		if !slices.Contains(t.Places(), p) {
-			with = append(with, p)
-		}
-	}
-	return without, with
 }
 
 func sameOwners(a, b [][]int) bool { return slices.EqualFunc(a, b, slices.Equal[[]int]) }
