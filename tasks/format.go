@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"slices"
 	"strconv"
 
 	"tailrace.dev/tailrace/operators/exec"
@@ -16,9 +17,10 @@ import (
 //	3  keys of a stage have clocks of their own
 //	4  the stages that read a source can be rescaled
 //	5  keys of a stage may get clocks of their own while the job runs: plans say so (docs/adr/0075)
+//	6  streams of the job have slots, and routing tables (docs/adr/0083)
 //
 // It is a variable so that a test can build a program of another format.
-var Format = "5"
+var Format = "6"
 
 // formatOf returns the format in which a program describes a job: the earliest one that has all that the
 // job uses, or may use at any moment, so that older processes run those jobs that they know (docs/adr/0059).
@@ -35,6 +37,9 @@ func formatOf(p *exec.Plan, protocol progress.Protocol) string {
 			of = "3"
 		}
 	}
+	if slices.ContainsFunc(p.Streams, func(s exec.StreamSpec) bool { return s.Slots > 0 }) {
+		of = routed
+	}
 	if !RunsFormat(Format, of) {
 		return Format
 	}
@@ -47,6 +52,9 @@ const partitioned = "4"
 
 // switching is the format of jobs whose plans may change grains: the tasks of an older program would refuse the plans.
 const switching = "5"
+
+// routed is the format of jobs with slots: an older program knows neither the setting nor the key groups.
+const routed = "6"
 
 // RunsFormat reports whether a program of one format runs jobs that were described in another one.
 // It runs those of its own format and of earlier ones, so that the processes of a cluster can be

@@ -50,9 +50,9 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, job.Wait())
 
-	spec.Format = "6"
+	spec.Format = "7"
 	_, err = tasks.Register(t.Context(), log, spec)
-	require.EqualError(t, err, `job "simple" was described in format 6, this program uses 5: use programs of one release`)
+	require.EqualError(t, err, `job "simple" was described in format 7, this program uses 6: use programs of one release`)
 }
 
 // A job whose keys have clocks is described in format 3, one whose keys may get them in format 5, all others in format

@@ -29,9 +29,8 @@ type Options struct {
 	Parallelism int
 	// Groups is the number of key groups a stream (default 64, at most 1024).
 	Groups int
-	// Slots is the number of slots of a stream, spare key groups to which a routing table is to place keys
-	// that are too heavy where they are. Tasks do not route by a table yet, so anything but 0 (the
-	// default) is refused.
+	// Slots is the number of slots of a stream (default 0, at most 256): spare key groups, in which Job.Balance places keys, and
+	// parts of key groups, that are too heavy where they are. For jobs in one process, with state in memory.
 	Slots int
 	// CommitInterval is the longest time between processing a record and
 	// starting to commit it (default 100 ms); under aligned, between the beginnings of

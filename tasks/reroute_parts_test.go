@@ -18,7 +18,6 @@ import (
 // A plan of another table waits at a task that lacks parts of key groups, which come over a connection (docs/adr/0081, rule R11):
 // state that comes behind the table would be that of keys which have left.
 func TestTableWaitsForParts(t *testing.T) {
-	tasks.AllowSlots(t)
 	x := newAll(t)
 	release := make(chan struct{})
 	f := fleetOf(t, x.plan, tasks.Options{Protocol: "fused", Slots: 4}, func(l *link) {

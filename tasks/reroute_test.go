@@ -168,7 +168,6 @@ func aReroute(rng *rand.Rand, job *tasks.Job, stage string) tasks.Reroute {
 // Tables are replaced all the time while the job runs: each item of a key is processed in the order of its partition, on the
 // state of all items before it, once, and each timer fires once.
 func TestRerouted(t *testing.T) {
-	tasks.AllowSlots(t)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 82))
@@ -192,10 +191,38 @@ func TestRerouted(t *testing.T) {
 	}
 }
 
+// A table that was chosen for other owners, or for another table, is not adopted.
+func TestRerouteOfOthers(t *testing.T) {
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), newTrails(1, 200_000, 2).plan(t, filepath.Join(t.TempDir(), "out")), tasks.Options{
+		Parallelism: 2, Groups: 8, Slots: 4, CommitInterval: time.Millisecond, Logger: quiet,
+	})
+	require.NoError(t, err)
+	defer job.Stop()
+	s := slices.IndexFunc(job.Layout().Plan.Stages, func(x exec.StageSpec) bool { return x.Name == "by-key" })
+	have := job.Layout().Stages[s].Owner
+	other := slices.Clone(have)
+	other[0] = 1 - other[0]
+	places := []route.Place{{Part: route.Part{Group: 3, Sub: 2, N: 4}, Slot: 9}}
+	for _, r := range []tasks.Reroute{{Have: other}, {Have: have, Epoch: 1}} {
+		r.Stage, r.Places = "by-key", places
+		require.ErrorIs(t, job.Reroute(t.Context(), r), rescale.ErrChanged)
+	}
+	table, err := job.Table(s)
+	require.NoError(t, err)
+	require.Zero(t, table.Epoch)
+	require.NoError(t, job.Reroute(t.Context(), tasks.Reroute{Stage: "by-key", Places: places, Have: have}))
+	table, err = job.Table(s)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, table.Epoch)
+	require.Equal(t, places, table.Places())
+	none, err := job.Table(0)
+	require.NoError(t, err)
+	require.Nil(t, none)
+}
+
 // Tasks die, the process is started again, and stages get more tasks and fewer, while tables are replaced; snapshots are made,
 // and the log is trimmed.
 func TestReroutedOverCrashes(t *testing.T) {
-	tasks.AllowSlots(t)
 	seeds := uint64(8)
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		seeds = 1000

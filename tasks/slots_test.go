@@ -18,7 +18,6 @@ import (
 // Slots that nothing is placed in are key groups without items: they move, tasks and processes end meanwhile, and
 // the rows are those of a job without slots.
 func TestEmptySlots(t *testing.T) {
-	tasks.AllowSlots(t)
 	for seed, protocol := range []string{"fused", "marker"} {
 		rng := rand.New(rand.NewPCG(uint64(seed), 21))
 		x := newTrails(uint64(seed), 20_000, 2)
@@ -50,7 +49,6 @@ func TestEmptySlots(t *testing.T) {
 
 // What a stage keeps decides whether it can have slots: its job does not begin.
 func TestSlotsOfWindows(t *testing.T) {
-	tasks.AllowSlots(t)
 	o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet}
 	_, err := tasks.Start(t.Context(), mem.New(mem.Options{}), newWorld(1, 100, 2).plan(t, "out"), o)
 	require.ErrorIs(t, err, exec.ErrStays)
@@ -63,11 +61,12 @@ func TestSlotsOfWindows(t *testing.T) {
 
 // The log says which streams have slots. A savepoint is refused.
 func TestPlanOfSlots(t *testing.T) {
-	tasks.AllowSlots(t)
 	log := mem.New(mem.Options{})
 	w := newWorld(1, 100, 2)
 	spec, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet})
 	require.NoError(t, err)
+	require.Equal(t, "6", spec.Format)
+	require.ErrorContains(t, spec.OnWorkers(), `slots: 3, but the manager, which balances jobs on workers, moves whole key groups: run the job in one process`)
 	require.ErrorContains(t, spec.Savable(), "a savepoint does not keep their routing table: run it without slots")
 	id, err := tasks.Register(t.Context(), log, spec)
 	require.NoError(t, err)
@@ -86,18 +85,19 @@ func TestPlanOfSlots(t *testing.T) {
 	require.NoError(t, err)
 	without, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
 	require.NoError(t, err)
+	require.Equal(t, "4", without.Format)
+	require.NoError(t, without.OnWorkers())
 	require.ErrorIs(t, spec.Same(without), tasks.ErrSettings)
 	require.ErrorIs(t, without.Same(spec), tasks.ErrSettings)
 }
 
-// Slots are refused, and where they cannot be the error says why.
+// Where slots cannot be, the error says why.
 func TestSlotsAreRefused(t *testing.T) {
 	w := newWorld(1, 100, 2)
 	for _, c := range []struct {
 		o    tasks.Options
 		want string
 	}{
-		{tasks.Options{Slots: 4}, "slots: 4: nothing chooses a routing table yet: use more key groups (--key-groups)"},
 		{tasks.Options{Slots: 4, Protocol: "txn"}, "cannot under protocol txn: use fused or marker, or no slots"},
 		{tasks.Options{Slots: 4, From: "s"}, "a job that begins from a savepoint can have none"},
 		{tasks.Options{Slots: -1}, "slots: -1 is out of bounds 0 to 256"},

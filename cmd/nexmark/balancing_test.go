@@ -22,6 +22,8 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/routing"
 )
 
 // drifting returns a run of a workload that takes so long, in which other keys get the weights four times
@@ -32,9 +34,10 @@ func drifting(t *testing.T, name string, seed uint64, took time.Duration) (drive
 	w, err := workload.ByName(name)
 	require.NoError(t, err)
 	own := map[string]map[string]string{
-		"kw":  {"sensors": "300", "key-weights": "zipf:1", "drift": "24"},
-		"ysb": {"sensors": "100", "key-weights": "zipf:1", "drift": "24"},
-		"lvd": {"sensors": "30", "skew": "700ms"},
+		"kw":    {"sensors": "300", "key-weights": "zipf:1", "drift": "24"},
+		"ysb":   {"sensors": "100", "key-weights": "zipf:1", "drift": "24"},
+		"lvd":   {"sensors": "30", "skew": "700ms"},
+		"count": {"keys": "20000", "key-weights": "zipf:1", "drift": "24"},
 	}[name]
 	s := driver.Settings{
 		Workload: name, Own: own, Q7Window: 10 * time.Second,
@@ -42,7 +45,11 @@ func drifting(t *testing.T, name string, seed uint64, took time.Duration) (drive
 		Partitions: 2, Rate: rate, Logged: true, Parallelism: 4, Groups: 64,
 	}
 	p := &workload.Params{Own: s.Own}
-	s.WatermarkDelay = w.Delay(p, s.Generator)
+	if name == "count" { // it has no windows
+		s.Groups, s.Slots = 8, 8
+	} else {
+		s.WatermarkDelay = w.Delay(p, s.Generator)
+	}
 	right, err := w.Right(p, s.Generator)
 	require.NoError(t, err)
 	return s, w, right
@@ -79,9 +86,9 @@ func TestBalancedAnswers(t *testing.T) {
 	}
 }
 
-// A process whose key groups move several times a second is killed with SIGKILL at random moments, and
-// started again, until the input has ended: the rows are the oracle's. TAILRACE_KILLS=N kills N times in
-// all (make balance-kills).
+// A process whose key groups move several times a second, and whose routing tables change, is killed with SIGKILL at random moments,
+// and started again, until the input has ended: the rows are the oracle's. TAILRACE_KILLS=N kills N times in all
+// (make balance-kills).
 func TestKilledWhileBalanced(t *testing.T) {
 	wanted := 10
 	if v := os.Getenv("TAILRACE_KILLS"); v != "" {
@@ -89,16 +96,17 @@ func TestKilledWhileBalanced(t *testing.T) {
 		wanted, err = strconv.Atoi(v)
 		require.NoError(t, err)
 	}
-	total, steps, rows := 0, 0, 0
+	total, steps, rows, tables, amid := 0, 0, 0, 0, 0
 	for seed := uint64(0); total < wanted; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 31))
-		name, protocol := []string{"kw", "ysb", "lvd"}[seed%3], []string{"fused", "marker"}[seed%2]
+		name, protocol := []string{"count", "kw", "count", "ysb", "count", "lvd"}[seed%6], []string{"fused", "marker"}[seed/2%2]
 		if !t.Run(fmt.Sprintf("%d/%s/%s", seed, name, protocol), func(t *testing.T) {
 			s, w, right := drifting(t, name, seed, 3*time.Second)
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out.jsonl")
 			args := []string{
-				"run", "--workload=" + name, "--commit-interval=5ms", "--parallelism=4", "--key-groups=64", "--source=log", "--protocol=" + protocol, "--partitions=2",
+				"run", "--workload=" + name, fmt.Sprintf("--commit-interval=%dms", map[bool]int{true: 40, false: 5}[s.Slots > 0]), // so that tables change for longer
+				"--parallelism=4", fmt.Sprint("--key-groups=", s.Groups), fmt.Sprint("--slots=", s.Slots), "--source=log", "--protocol=" + protocol, "--partitions=2",
 				fmt.Sprint("--rate=", s.Rate), fmt.Sprint("--seed=", s.Generator.Seed), fmt.Sprint("--events=", s.Generator.Events), fmt.Sprint("--event-rate=", s.Generator.Rate),
 				"--balance=every=50ms", "--snapshot-interval=100ms", "--data=" + filepath.Join(dir, "data"), "--output=" + out,
 			}
@@ -124,10 +132,14 @@ func TestKilledWhileBalanced(t *testing.T) {
 				case err = <-ended:
 				}
 				steps += strings.Count(errs.String(), "key groups moved, degree")
+				tables += strings.Count(errs.String(), "slots used")
 				if !killedBy(t, err, &errs) {
 					break
 				}
 				kills, total = kills+1, total+1
+				if s.Slots > 0 && changing(t, filepath.Join(dir, "data"), "count") {
+					amid++
+				}
 			}
 			sameRows(t, w, right, out)
 			rows += len(right)
@@ -135,8 +147,39 @@ func TestKilledWhileBalanced(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("killed %d times amid %d steps of balancing: %d rows, none lost or doubled", total, steps, rows)
+	t.Logf("killed %d times amid %d steps of balancing, of which %d replaced the routing table; %d kills while a table was changing: %d rows, none lost or doubled", total, steps, tables, amid, rows)
+	require.NotZero(t, tables, "no table was replaced")
 	require.Greater(t, steps, total, "key groups did not move between the kills: the test shows nothing")
+}
+
+// changing reports whether the process that had a log has ended while a routing table was changing: tasks had not adopted it, or what
+// is in slots was to move.
+func changing(t *testing.T, dir, job string) bool {
+	log, err := embedded.Open(dir, embedded.Options{SegmentBytes: 1 << 20, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, log.Close()) }()
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	p, _, err := records.LastPlan(t.Context(), log, job, tail)
+	require.NoError(t, err)
+	switch {
+	case p == nil || p.Epoch == 0:
+		return false
+	case len(p.Goal) > 0:
+		return true
+	case routing.Settled(p):
+		return false
+	}
+	for i := range p.Stages {
+		for task := range p.Stages[i].Tasks {
+			m, _, err := records.LastMarker(t.Context(), log, job, p.Stages[i].Name, task, tail)
+			require.NoError(t, err)
+			if p.Stages[i].Name != "events" && p.Stages[i].Name != "rows" && (m == nil || m.Adopted < p.Epoch && !m.Ended) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // What cannot be balanced is refused before anything is opened.

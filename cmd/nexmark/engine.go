@@ -87,6 +87,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	cli.WordOption(f, &e.Protocol, settings.Protocol)
 	cli.IntOption(f, &e.Parallelism, settings.Parallelism)
 	cli.IntOption(f, &e.Groups, settings.KeyGroups)
+	cli.IntOption(f, &e.Slots, settings.Slots)
 	cli.DurationOption(f, &e.CommitInterval, settings.CommitInterval)
 	cli.DurationOption(f, &e.Flush, settings.FlushInterval)
 	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be (default: 0s; of workloads that make their own items: what these need)")

@@ -59,6 +59,7 @@ type Settings struct {
 	Protocol       string
 	Parallelism    int
 	Groups         int
+	Slots          int `json:",omitempty"`
 	CommitInterval time.Duration
 	Flush          time.Duration
 	Lead           int64
@@ -129,7 +130,7 @@ func (s *Settings) input(paced bool) *workload.Input {
 
 func (s *Settings) options() tasks.Options {
 	return tasks.Options{
-		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
+		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups, Slots: s.Slots,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
 		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State, Observer: s.Observer, GrainInterval: s.GrainInterval,
 	}

@@ -18,7 +18,7 @@ import (
 // that occurred four times produces a row, so the rows show what a crash loses or counts twice.
 var count = &Workload{
 	Name: "count", Former: 9, Title: "events by key, with any number of keys",
-	Options: []*Option{countKeys, exchange}, Plan: countPlan, Answer: countAnswer,
+	Options: []*Option{countKeys, keyWeights, drift, exchange}, Plan: countPlan, Answer: countAnswer,
 }
 
 var countKeys = &Option{
@@ -44,8 +44,16 @@ var countedSerde = serde.New("counted", func(dst []byte, c *query.Counted) []byt
 // often is the count at which a key produces a row.
 const often = 4
 
-// countedKey returns an event's key, one of keys many.
-func countedKey(r event.Raw, keys int64) int64 { return int64(xxhash.Sum64(r) % uint64(keys)) }
+// countedKey returns what makes an event's key, one of p.keys many, of the event.
+func countedKey(p *Params, events generator.Config) func(event.Raw) int64 {
+	n := p.keys()
+	c := p.keyConfig(n, events)
+	if c.Zipf == 0 {
+		return func(r event.Raw) int64 { return int64(xxhash.Sum64(r) % uint64(n)) }
+	}
+	keys := NewKeys(c)
+	return func(r event.Raw) int64 { return keys.Draw(xxhash.Sum64(r), r.Time()) }
+}
 
 func appendCounted(dst []byte, row *query.Counted) []byte {
 	dst = strconv.AppendInt(append(dst, `{"key":`...), row.Key, 10)
@@ -59,8 +67,8 @@ func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) 
 	}
 	job := operators.NewJob("count")
 	events := query.Events(job, src, p.Logged)
-	n := p.keys()
-	keys := operators.Map(events, func(r *event.Raw) int64 { return countedKey(*r, n) }).With(serde.Int64)
+	key := countedKey(p, in.Generator)
+	keys := operators.Map(events, func(r *event.Raw) int64 { return key(*r) }).With(serde.Int64)
 	var all operators.KeyedStream[int64, query.Counted]
 	if p.Value(exchange) == "global" {
 		all = countMerged(keys)
@@ -102,9 +110,9 @@ func countAnswer(p *Params, events generator.Config) (rows []string, err error) 
 	if err != nil {
 		return nil, err
 	}
-	n, seen := p.keys(), map[int64]int{}
+	of, seen := countedKey(p, events), map[int64]int{}
 	for k := range events.Events {
-		key := countedKey(g.Append(nil, k), n)
+		key := of(g.Append(nil, k))
 		if seen[key]++; seen[key] == often {
 			rows = append(rows, string(appendCounted(nil, &query.Counted{Key: key})))
 		}

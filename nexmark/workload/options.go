@@ -41,7 +41,7 @@ var (
 		Check: func(v string) error { return among(v, "sequential", "prefix") },
 	}
 	keyWeights = &Option{
-		Flag: "key-weights", Type: "string", Default: "uniform", Help: "of kw, ysb: uniform, or zipf:S (the i-th most frequent key has weight i^-S)",
+		Flag: "key-weights", Type: "string", Default: "uniform", Help: "of kw, ysb, count: uniform, or zipf:S (the i-th most frequent key has weight i^-S)",
 		Check: func(v string) error { _, err := ParseWeights(v); return err },
 	}
 	drift = &Option{

@@ -93,6 +93,9 @@ func (w *Workload) Check(p *Params) error {
 			return fmt.Errorf("%s: %w", w, err)
 		}
 	}
+	if w == count && p.keys() > maxKeys && p.Value(keyWeights) != "uniform" {
+		return fmt.Errorf("%s: key-weights %s: there are weights of at most %d keys; give --keys", w, p.Value(keyWeights), maxKeys)
+	}
 	if slices.Contains(w.Options, lag) && p.duration(lagFrom, 0) > 0 && p.duration(lag, 0) == 0 {
 		return fmt.Errorf("%s: lag-from %s: nothing lags; give --lag, too", w, p.Value(lagFrom))
 	}

@@ -155,7 +155,7 @@ func TestNames(t *testing.T) {
 
 // A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
-	require.Equal(t, []*Option{countKeys, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, mergeItems, itemCost}, Options())
+	require.Equal(t, []*Option{countKeys, keyWeights, drift, exchange, sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, mergeItems, itemCost}, Options())
 	w, err := ByName("count")
 	require.NoError(t, err)
 	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
@@ -166,6 +166,8 @@ func TestOwnOptions(t *testing.T) {
 		require.ErrorContains(t, err, "use a whole number, at least 1")
 	}
 	require.Equal(t, "1000000", (&Params{}).Value(countKeys))
+	_, err = w.Build(&Params{Own: map[string]string{"keys": "16777217", "key-weights": "zipf:1"}}, &Input{}, query.Output{})
+	require.EqualError(t, err, "count: key-weights zipf:1: there are weights of at most 16777216 keys; give --keys")
 }
 
 // Grains that do not exist, and options that say nothing together, are refused.

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/route"
+	"tailrace.dev/tailrace/operators/route/sketch"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
@@ -28,6 +30,13 @@ type Job interface {
 	Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error)
 }
 
+// Router is what a Balancer needs of a Job besides, to place parts of key groups in slots: without it, it moves whole groups.
+type Router interface {
+	// Table returns the newest routing table of what the stage with an index reads; nil: it has no slots.
+	Table(stage int) (*routing.Table, error)
+	Reroute(ctx context.Context, r routing.Reroute) error
+}
+
 // State is what a Balancer has measured and done.
 type State struct {
 	Request
@@ -38,6 +47,9 @@ type State struct {
 	Degree float64 `json:"degree"`
 	Extra  float64 `json:"extra"`
 	Mean   float64 `json:"degree_mean"`
+	// Became is that of all items that came since the newest step, or since the Balancer began. They are BecameOf.
+	Became   float64 `json:"degree_since"`
+	BecameOf int64   `json:"degree_since_items"`
 	// ByTask is the number of items that came for the key groups of each task since the Balancer began.
 	ByTask []int64 `json:"by_task"`
 	// Why says why there was no step at the newest sample; empty: there was one.
@@ -49,6 +61,14 @@ type State struct {
 	SettledMS   float64 `json:"settled_ms"`
 	SlowestMS   float64 `json:"settled_max_ms"`
 	Void        int     `json:"void"`
+	// Slots is the number of slots, SlotsUsed how many have a part or a key, and Epoch the number of the routing table.
+	// Tables is the number of steps that have replaced it, PartsPlaced and PartsBack what they have placed and taken back.
+	Slots       int    `json:"slots,omitempty"`
+	SlotsUsed   int    `json:"slots_used,omitempty"`
+	Epoch       uint32 `json:"epoch,omitempty"`
+	Tables      int    `json:"tables,omitempty"`
+	PartsPlaced int    `json:"parts_placed,omitempty"`
+	PartsBack   int    `json:"parts_back,omitempty"`
 	// Error is the newest error of a step; else it is empty.
 	Error string `json:"error,omitempty"`
 	// Newest is the newest step; nil: there was none.
@@ -71,6 +91,9 @@ func (s State) Since(from *State) State {
 	s.MovedGroups -= from.MovedGroups
 	s.SettledMS -= from.SettledMS
 	s.Void -= from.Void
+	s.Tables -= from.Tables
+	s.PartsPlaced -= from.PartsPlaced
+	s.PartsBack -= from.PartsBack
 	return s
 }
 
@@ -80,6 +103,9 @@ type Step struct {
 	// Degree is what it was, Planned what it should have become.
 	Degree  float64 `json:"degree"`
 	Planned float64 `json:"planned"`
+	// Placed is how many parts of key groups were placed in slots, Back how many were taken back.
+	Placed int `json:"parts_placed,omitempty"`
+	Back   int `json:"parts_back,omitempty"`
 }
 
 // Balancer balances one stage of a job.
@@ -95,6 +121,7 @@ type Balancer struct {
 
 	mu    sync.Mutex
 	state State
+	since []int64 // items of each task since the newest step, nil: there was one since the newest sample
 }
 
 // New returns a balancer of the stage with an index. Check must have accepted the request.
@@ -115,7 +142,7 @@ func (b *Balancer) State() State {
 	defer b.mu.Unlock()
 	c := b.state
 	st := &b.job.Layout().Stages[b.index]
-	c.Tasks, c.KeyGroups, c.ByTask = st.Tasks, st.Groups, slices.Clone(c.ByTask)
+	c.Tasks, c.KeyGroups, c.Slots, c.ByTask = st.Tasks, st.Groups, st.Slots, slices.Clone(c.ByTask)
 	return c
 }
 
@@ -144,17 +171,22 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 		default:
 		}
 		busy := b.job.Busy()
+		table := b.table()
 		st := b.job.Layout().Stages[b.index]
 		s := route.Sample{
-			At: time.Since(b.began).Milliseconds(), Owners: slices.Clone(st.Owner), Tasks: st.Tasks, Busy: busy,
-			Items: make([]int64, st.Groups),
+			At: time.Since(b.began).Milliseconds(), Owners: slices.Clone(st.Owner), Slots: st.Slots, Tasks: st.Tasks, Busy: busy,
+			Items: make([]int64, st.Groups), Table: table,
 		}
 		if len(b.request.Shares) == st.Tasks {
 			s.Shares = b.request.Shares
 		}
-		b.meter.sample(b.streams, b.job.Status(), &s)
+		all := b.job.Status()
+		b.meter.sample(b.streams, all, &s)
+		if table != nil {
+			s.Fine = sampled(b.streams, all)
+		}
 		d := core.Next(&s)
-		b.decided(&d, route.Tasks(s.Items, s.Owners, s.Tasks))
+		b.decided(&d, route.Tasks(s.Items, s.Owners, s.Tasks), s.Shares)
 		if d.Owners != nil {
 			b.step(ctx, &s, &d)
 		}
@@ -162,7 +194,7 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 }
 
 // decided notes a decision, and the items that came for each task since the previous one.
-func (b *Balancer) decided(d *route.Decision, by []int64) {
+func (b *Balancer) decided(d *route.Decision, by []int64, shares []float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	st := &b.state
@@ -178,11 +210,55 @@ func (b *Balancer) decided(d *route.Decision, by []int64) {
 	for i, n := range by {
 		st.ByTask[i] += n
 	}
+	if len(b.since) != len(by) { // some of these items went where they went before the step
+		b.since = make([]int64, len(by))
+		by = nil
+	}
+	for i, n := range by {
+		b.since[i] += n
+		st.BecameOf += n
+	}
+	st.Became = route.Degree(b.since, shares)
+}
+
+// table returns the routing table of the stage's input, nil if its key groups are to stay whole.
+func (b *Balancer) table() *route.Table {
+	router, ok := b.job.(Router)
+	if !ok || b.request.Dispatch == "hash" {
+		return nil
+	}
+	table, err := router.Table(b.index)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err != nil {
+		b.state.Error = err.Error()
+		return nil
+	}
+	if table != nil {
+		b.state.Epoch, b.state.SlotsUsed = table.Epoch, len(table.Places())
+	}
+	return table
+}
+
+// reroute carries out a decision with another table.
+func (b *Balancer) reroute(ctx context.Context, s *route.Sample, d *route.Decision) (*rescale.Result, error) {
+	began := time.Now()
+	err := b.job.(Router).Reroute(ctx, routing.Reroute{Stage: b.request.Stage, Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: s.Table.Epoch})
+	return &rescale.Result{
+		Stage: b.request.Stage, From: s.Tasks, To: s.Tasks, KeyGroups: len(d.Owners), GroupsMoved: route.Moved(s.Owners, d.Owners), Strategy: "slots",
+		SettledMS: float64(time.Since(began)) / float64(time.Millisecond),
+	}, err
 }
 
 // step carries out a decision.
 func (b *Balancer) step(ctx context.Context, s *route.Sample, d *route.Decision) {
-	r, err := b.job.Rescale(ctx, rescale.Request{Stage: b.request.Stage, Tasks: s.Tasks, Owners: d.Owners, Have: s.Owners, ID: "balance"})
+	var r *rescale.Result
+	var err error
+	if d.Places != nil {
+		r, err = b.reroute(ctx, s, d)
+	} else {
+		r, err = b.job.Rescale(ctx, rescale.Request{Stage: b.request.Stage, Tasks: s.Tasks, Owners: d.Owners, Have: s.Owners, ID: "balance"})
+	}
 	if ctx.Err() != nil || errors.Is(err, runtime.ErrEnded) || errors.Is(err, rescale.ErrStageEnded) {
 		return
 	}
@@ -197,13 +273,31 @@ func (b *Balancer) step(ctx context.Context, s *route.Sample, d *route.Decision)
 		st.Error = err.Error()
 		b.logger.Warn("key groups were not balanced", "stage", b.request.Stage, "error", err)
 	default:
+		b.since, st.BecameOf = nil, 0
 		st.Switches++
 		st.MovedGroups += r.GroupsMoved
 		st.SettledMS += r.SettledMS
 		st.SlowestMS = max(st.SlowestMS, r.SettledMS)
-		st.Newest = &Step{*r, d.Degree, d.Planned}
-		b.logger.Debug("balanced", "stage", b.request.Stage, "moved", r.GroupsMoved, "degree", d.Degree, "planned", d.Planned)
+		st.Newest = &Step{*r, d.Degree, d.Planned, d.Placed, d.Back}
+		if d.Places != nil {
+			st.Tables, st.PartsPlaced, st.PartsBack = st.Tables+1, st.PartsPlaced+d.Placed, st.PartsBack+d.Back
+			st.SlotsUsed = len(d.Places)
+		}
+		b.logger.Debug("balanced", "stage", b.request.Stage, "moved", r.GroupsMoved, "placed", d.Placed, "back", d.Back, "degree", d.Degree, "planned", d.Planned)
 	}
+}
+
+// sampled returns what the tasks have sampled of some streams.
+func sampled(streams []string, all []status.Snapshot) sketch.Sample {
+	var of []sketch.Sample
+	for i := range all {
+		for k := range all[i].Sent {
+			if out := &all[i].Sent[k]; out.Keys != nil && slices.Contains(streams, out.Stream) {
+				of = append(of, out.Keys.Read())
+			}
+		}
+	}
+	return sketch.Sum(of...)
 }
 
 // meter reads what has come for each key group of a stage: what the tasks before it have appended to its

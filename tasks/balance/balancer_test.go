@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/status"
 )
@@ -170,9 +171,9 @@ func TestStepsAreCounted(t *testing.T) {
 	j := &answering{uneven: uneven{owner: []int{0, 0, 0, 1}}}
 	b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count"})
 	require.NoError(t, err)
-	b.decided(&route.Decision{Degree: 0, Why: "too few items"}, []int64{0, 0})
-	b.decided(&route.Decision{Degree: 0.5, Measured: true}, []int64{7, 1})
-	b.decided(&route.Decision{Degree: 0.25, Measured: true}, []int64{1, 1})
+	b.decided(&route.Decision{Degree: 0, Why: "too few items"}, []int64{0, 0}, nil)
+	b.decided(&route.Decision{Degree: 0.5, Measured: true}, []int64{7, 1}, nil)
+	b.decided(&route.Decision{Degree: 0.25, Measured: true}, []int64{1, 1}, nil)
 	before := b.State()
 	require.Equal(t, 0.375, before.Mean)
 	s, d := &route.Sample{Tasks: 2, Owners: []int{0, 0, 0, 1}}, &route.Decision{Owners: []int{0, 0, 1, 1}, Degree: 0.5, Planned: 1}
@@ -190,7 +191,7 @@ func TestStepsAreCounted(t *testing.T) {
 		cancel()
 	}
 	require.Equal(t, rescale.Request{Stage: "sums", Tasks: 2, Owners: d.Owners, Have: s.Owners, ID: "balance"}, j.asked[0])
-	b.decided(&route.Decision{Degree: 1, Measured: true}, []int64{2, 2})
+	b.decided(&route.Decision{Degree: 1, Measured: true}, []int64{2, 2}, nil)
 	st := b.State()
 	require.Equal(t, 2, st.Switches)
 	require.Equal(t, 6, st.MovedGroups)
@@ -198,7 +199,7 @@ func TestStepsAreCounted(t *testing.T) {
 	require.Equal(t, 30.0, st.SlowestMS)
 	require.Equal(t, 1, st.Void)
 	require.Equal(t, "the log is full", st.Error)
-	require.Equal(t, &Step{rescale.Result{GroupsMoved: 3, SettledMS: 10}, 0.5, 1}, st.Newest)
+	require.Equal(t, &Step{rescale.Result{GroupsMoved: 3, SettledMS: 10}, 0.5, 1, 0, 0}, st.Newest)
 
 	b.step(t.Context(), s, d) // another error
 	since := b.State().Since(&before)
@@ -208,4 +209,86 @@ func TestStepsAreCounted(t *testing.T) {
 	require.Equal(t, 2, since.Switches)
 	require.Zero(t, b.State().Since(&st).Switches+b.State().Since(&st).MovedGroups+b.State().Since(&st).Void)
 	require.Zero(t, b.State().Since(&st).SettledMS)
+}
+
+// slotted is a job that has slots, and answers at once.
+type slotted struct {
+	answering
+	routed []routing.Reroute
+}
+
+func (j *slotted) Table(int) (*routing.Table, error) {
+	return route.NewTable(7, 3, 1, []route.Place{{Part: route.Single([]byte("k")), Slot: 3}})
+}
+
+func (j *slotted) Reroute(_ context.Context, r routing.Reroute) error {
+	j.routed = append(j.routed, r)
+	return j.err
+}
+
+// A step with places is one request for a table and owners, which is void if there are others by then; without places it is a
+// rescale.
+func TestRoutes(t *testing.T) {
+	j := &slotted{answering: answering{uneven: uneven{owner: []int{0, 0, 0, 1}}, result: &rescale.Result{GroupsMoved: 1}}}
+	b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count"})
+	require.NoError(t, err)
+	table := b.table()
+	require.EqualValues(t, 7, table.Epoch)
+	require.EqualValues(t, 7, b.State().Epoch)
+	require.Equal(t, 1, b.State().SlotsUsed)
+	before := b.State()
+	s := &route.Sample{Tasks: 2, Owners: []int{0, 0, 0, 1}, Slots: 1, Table: table}
+	d := &route.Decision{Owners: []int{0, 1, 0, 1}, Places: []route.Place{}, Back: 1, Degree: 0.5, Planned: 1}
+	b.step(t.Context(), s, d)
+	require.Equal(t, []routing.Reroute{{Stage: "sums", Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: 7}}, j.routed)
+	require.Empty(t, j.asked)
+	j.err = fmt.Errorf("no: %w", rescale.ErrChanged)
+	b.step(t.Context(), s, d)
+	j.err = nil
+	b.step(t.Context(), s, &route.Decision{Owners: d.Owners})
+	require.Len(t, j.routed, 2)
+	require.Len(t, j.asked, 1)
+	st := b.State().Since(&before)
+	require.Equal(t, []int{2, 1, 1, 0, 1, 2}, []int{st.Switches, st.Void, st.Tables, st.PartsPlaced, st.PartsBack, st.MovedGroups})
+
+	whole, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "hash"})
+	require.NoError(t, err)
+	require.Nil(t, whole.table(), "hash has the owners of a new job")
+	only, err := New(&j.answering, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count"})
+	require.NoError(t, err)
+	require.Nil(t, only.table(), "nothing routes")
+}
+
+// The degree that came of a step is that of the items behind it: those of the sample in which it fell count nowhere.
+func TestDegreeSinceTheStep(t *testing.T) {
+	j := &answering{uneven: uneven{owner: []int{0, 0, 0, 1}}, result: &rescale.Result{GroupsMoved: 1}}
+	b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count"})
+	require.NoError(t, err)
+	none := &route.Decision{}
+	b.decided(none, []int64{5, 5}, nil) // since an unknown time
+	b.decided(none, []int64{8, 2}, nil)
+	b.decided(none, []int64{8, 2}, nil)
+	require.Equal(t, 0.25, b.State().Became)
+	require.EqualValues(t, 20, b.State().BecameOf)
+	b.step(t.Context(), &route.Sample{Tasks: 2, Owners: []int{0, 0, 0, 1}}, &route.Decision{Owners: []int{0, 0, 1, 1}})
+	require.Zero(t, b.State().BecameOf)
+	b.decided(none, []int64{9, 1}, nil)
+	b.decided(none, []int64{4, 5}, nil)
+	require.Equal(t, 0.8, b.State().Became)
+	b.decided(none, []int64{4, 8}, []float64{1, 2})
+	require.InDelta(t, 6.5/8, b.State().Became, 1e-9)
+}
+
+// What the tasks have sampled of the stage's inputs counts, and of no other stream.
+func TestSampledOfInputs(t *testing.T) {
+	of := func(stream, key string) status.Snapshot {
+		s := status.New(time.Now, 1)
+		s.Output(stream, 5)
+		s.Sampler(0, 4).Add(exec.HashKey([]byte(key)), []byte(key))
+		return s.Read("source", 0)
+	}
+	all := sampled([]string{"a", "b"}, []status.Snapshot{of("a", "x"), of("b", "x"), of("c", "y"), {Sent: []status.Sent{{Stream: "a"}}}})
+	require.Len(t, all.Keys, 1)
+	require.Equal(t, "x", all.Keys[0].Key)
+	require.InDelta(t, 2, all.Keys[0].Count, 0.01)
 }

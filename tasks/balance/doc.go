@@ -1,4 +1,5 @@
-// Package balance moves the key groups of a stage of a running job to tasks that have room for them: a
+// Package balance moves the key groups of a stage of a running job to tasks that have room for them, and places parts of them in
+// slots where the job can (Router): a
 // Balancer reads how many items the tasks before the stage have sent to each group, a core of package
 // operators/route decides, and the job is asked for a rescale to the same number of tasks with other
 // owners.

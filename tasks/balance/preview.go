@@ -50,7 +50,7 @@ func Look(r Request, l *layout.Layout, index int, from, to []status.Snapshot) (*
 	for _, all := range [][]status.Snapshot{from, to} {
 		m.sample(inputs(l, index), all, &s)
 	}
-	stage := &route.Stage{Owners: st.Owner, Tasks: st.Tasks, Items: s.Items}
+	stage := &route.Stage{Owners: st.Owner, Slots: st.Slots, Tasks: st.Tasks, Items: s.Items}
 	if len(r.Shares) == st.Tasks {
 		stage.Shares = r.Shares
 	} else if r.Shares != nil {

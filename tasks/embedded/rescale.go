@@ -84,6 +84,15 @@ func (j *Job) Reroute(ctx context.Context, r routing.Reroute) error {
 	return nil
 }
 
+// Table returns the routing table of what a stage reads, as of the newest plan; nil: it has no slots.
+func (j *Job) Table(stage int) (*routing.Table, error) {
+	h := j.executor.Config().Handover
+	if h == nil {
+		return nil, nil
+	}
+	return h.Table(stage)
+}
+
 // alone calls f while no other plan, and no savepoint, is made. The end of the job ends its context.
 func (j *Job) alone(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -58,7 +58,11 @@ func (h *Handover) Reroute(ctx context.Context, j rescale.Tasks, r routing.Rerou
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(all[i].Stages, func(s int) bool { return c.core.Goal(s) != nil }) { // of an earlier process
+	busy := slices.ContainsFunc(all[i].Stages, func(s int) bool { return c.core.Goal(s) != nil }) // with what an earlier process began
+	if p := c.control.Plan; r.Have != nil && (busy || p.Epoch != r.Epoch || !slices.Equal(p.Stages[s].Owners, r.Have)) {
+		return rescale.ErrChanged
+	}
+	if busy {
 		if _, err := c.run(ctx, j); err != nil {
 			return err
 		}
@@ -93,6 +97,18 @@ func (h *Handover) Reroute(ctx context.Context, j rescale.Tasks, r routing.Rerou
 			return err
 		}
 	}
+}
+
+// Table implements runtime.Handover.
+func (h *Handover) Table(stage int) (*route.Table, error) {
+	newest := h.newest.Load()
+	if newest == nil {
+		newest = h.cfg.Plan
+	}
+	if newest == nil { // the first plan has no tables
+		newest = &envelope.Plan{Stages: make([]envelope.PlanStage, len(h.cfg.Layout.Stages))}
+	}
+	return routing.TableOf(h.cfg.Layout, stage, newest)
 }
 
 // decide returns the next step to what is wanted of a domain, of which r.Stage is the stage-th one.

@@ -16,13 +16,12 @@ import (
 // stopped (or refused) resumes, if its settings are the same. A job that has finished with these
 // settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
-	if err := spec.Check(); err != nil {
-		return meta.State{}, err
+	err := spec.Check()
+	if err == nil {
+		err = spec.OnWorkers()
 	}
-	for i := range spec.Plan.Stages {
-		if s := &spec.Plan.Stages[i]; s.Switches() {
-			return meta.State{}, fmt.Errorf("job %q: nothing changes the grain of stage %q on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of %d ms or more, or Task", spec.Name, s.Name, s.Grain.Delay)
-		}
+	if err != nil {
+		return meta.State{}, err
 	}
 	v, err := store.Look(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestFormatsOfWorkers(t *testing.T) {
 		{now, &before, ""},
 		{"1", &before, ""},
 		{"1", &job, "is of format 1, the job is of " + now + ": use programs of one release"},
-		{"6", &job, ""},
+		{"7", &job, ""},
 	} {
 		w := Worker{Name: "w", Program: "p", Format: c.worker}
 		require.Equal(t, c.why, w.declines(c.job, "keys"), "worker %s, job %s", c.worker, c.job.Format)

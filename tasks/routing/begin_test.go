@@ -89,7 +89,7 @@ func TestResume(t *testing.T) {
 		"behind it and adopted": {&envelope.Marker{Position: plans.At + 1, Adopted: 1}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			task, err := New(l, 1, []*exec.Output{exec.NewOutput(6)}, stateless{})
+			task, err := New(l, 1, []*exec.Output{exec.NewOutput(6)}, stateless{}, shown(l, 1))
 			require.NoError(t, err)
 			require.NoError(t, task.Resume(t.Context(), log, "j", c.last))
 			require.Equal(t, !c.reached, task.Begins(&second))

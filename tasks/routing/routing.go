@@ -15,7 +15,11 @@ import (
 	"tailrace.dev/tailrace/operators/route/epoch"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/status"
 )
+
+// Table is the type of routing tables.
+type Table = route.Table
 
 // Domain is streams with slots that meet in some stages: one table routes them.
 type Domain struct {
@@ -46,6 +50,20 @@ func Domains(l *layout.Layout) (all []Domain) {
 		}
 	}
 	return all
+}
+
+// TableOf returns the newest table that routes the input of a stage, nil if it has no slots.
+func TableOf(l *layout.Layout, stage int, newest *envelope.Plan) (*route.Table, error) {
+	all := Domains(l)
+	i := slices.IndexFunc(all, func(d Domain) bool { return slices.Contains(d.Stages, stage) })
+	if i < 0 {
+		return nil, nil
+	}
+	of, err := all[i].Of(newest)
+	if err != nil {
+		return nil, err
+	}
+	return of.Table, nil
 }
 
 // Of returns the part of a plan that concerns the domain. The owners are those of its Stages.
@@ -147,6 +165,7 @@ type output struct {
 	domain   *Domain
 	to       *exec.Output
 	producer *epoch.Producer
+	by       *sampled
 }
 
 // Reroute is a request to replace a routing table.
@@ -158,11 +177,15 @@ type Reroute struct {
 	// Owners are the owners of the key groups of Stage, hash groups and slots, afterwards; nil: they do not change, but
 	// that a slot has the owner of the hash group when what is in it changes.
 	Owners []int
+	// If Have is not nil, the request is void (rescale.ErrChanged) unless these are the owners of Stage, and Epoch is that of
+	// the table, and no rescale is asked for.
+	Have  []int
+	Epoch uint32
 }
 
-// New returns the part of a task of a stage with these outputs, nil if none of the stage's streams has slots. The error
-// says why its state cannot be moved to slots (exec.ErrStays): no table could be adopted.
-func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain) (*Task, error) {
+// New returns the part of a task of a stage with these outputs, nil if none of the stage's streams has slots. shown gets samples of
+// what is sent. The error says why its state cannot be moved to slots (exec.ErrStays): no table could be adopted.
+func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain, shown *status.Status) (*Task, error) {
 	t := &Task{}
 	spec := &l.Plan.Stages[stage]
 	for _, d := range Domains(l) {
@@ -171,7 +194,7 @@ func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain) 
 		}
 		for i, stream := range spec.Outputs {
 			if slices.Contains(d.Streams, stream) {
-				t.out = append(t.out, output{domain: &d, to: outputs[i]})
+				t.out = append(t.out, output{domain: &d, to: outputs[i], by: newSampled(shown.Sampler(i, d.Groups))})
 			}
 		}
 	}
@@ -216,11 +239,9 @@ func (t *Task) Begin(below, newest *envelope.Plan, adopted uint32) error {
 
 // route makes the output's items go by the producer's table.
 func (o *output) route() {
-	if table := o.producer.Table(); len(table.Places()) > 0 {
-		o.to.Route(table)
-	} else {
-		o.to.Route(nil)
-	}
+	o.by.table = o.producer.Table()
+	o.by.to.Reset()
+	o.to.Route(o.by)
 }
 
 // Learn tells of a plan, which may be above the task's position, or be known.

@@ -2,6 +2,7 @@ package routing
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -9,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // a job of two domains: streams 0 and 1 meet in stage 1, stream 2 is read by stage 2.
@@ -90,12 +92,13 @@ func TestTakes(t *testing.T) {
 	all := Domains(l)
 	first := firstPlan(l)
 	outputs := []*exec.Output{exec.NewOutput(6), exec.NewOutput(6)}
-	task, err := New(l, 0, outputs, nil)
+	task, err := New(l, 0, outputs, nil, shown(l, 0))
 	require.NoError(t, err)
 	require.NoError(t, task.Begin(first, first, 0))
-	require.Nil(t, outputs[0].Router())
+	require.Zero(t, task.out[0].by.table.Epoch)
+	require.Same(t, task.out[0].by, outputs[0].Router())
 	require.False(t, task.Due())
-	none, err := New(l, 3, nil, nil)
+	none, err := New(l, 3, nil, nil, nil)
 	require.NoError(t, err)
 	require.Nil(t, none, "the sink")
 
@@ -124,4 +127,40 @@ func TestTakes(t *testing.T) {
 	for _, o := range outputs {
 		require.Equal(t, 5, o.Router().Group(exec.HashKey(key), key))
 	}
+}
+
+// What was sampled by a table is forgotten when the task sends by another one.
+func TestSamplesOfOneTable(t *testing.T) {
+	l := twoDomains(t)
+	all, first := Domains(l), firstPlan(l)
+	outputs := []*exec.Output{exec.NewOutput(6), exec.NewOutput(6)}
+	task, err := New(l, 0, outputs, nil, shown(l, 0))
+	require.NoError(t, err)
+	require.NoError(t, task.Begin(first, first, 0))
+	send := func() int {
+		for i := range 10_000 {
+			outputs[0].Router().Group(uint64(i)<<50, []byte("k"))
+		}
+		return len(task.out[0].by.to.Read().Keys)
+	}
+	require.NotZero(t, send())
+	table, err := route.NewTable(1, 4, 2, []route.Place{{Part: route.Part{Group: 1, N: 4}, Slot: 4}})
+	require.NoError(t, err)
+	second := *first
+	second.Number, second.Epoch = 2, 1
+	second.Routes, err = Replaced(first, all, &all[0], table)
+	require.NoError(t, err)
+	require.NoError(t, task.Learn(&second))
+	require.NoError(t, task.Take(nil, 0))
+	require.Empty(t, task.out[0].by.to.Read().Keys)
+	require.NotZero(t, send())
+}
+
+// shown returns the status of a task of a stage.
+func shown(l *layout.Layout, stage int) *status.Status {
+	s := status.New(time.Now, l.Stages[stage].Groups)
+	for _, i := range l.Plan.Stages[stage].Outputs {
+		s.Output(l.Plan.Streams[i].Name, l.Streams[i].Groups)
+	}
+	return s
 }

@@ -32,6 +32,8 @@ type Handover interface {
 	Switch(ctx context.Context, s Switch) error
 	// Reroute replaces the routing table of streams with slots, and moves key groups to the owners that are wanted.
 	Reroute(ctx context.Context, j rescale.Tasks, r routing.Reroute) error
+	// Table returns the newest routing table of a stage's input, nil: it has no slots.
+	Table(stage int) (*routing.Table, error)
 	// FinishStep waits until no key group is on its way, without a next step.
 	FinishStep(ctx context.Context) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.

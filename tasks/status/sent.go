@@ -15,6 +15,8 @@ type Sending struct {
 	Bytes atomic.Uint64
 	// Groups counts the items of each key group. The slice does not change.
 	Groups []atomic.Uint64
+	// keys samples the items; nil: the stream has no slots. It does not change behind the first Read.
+	keys *Sampler
 }
 
 // Sent is a reading of a Sending.
@@ -24,6 +26,8 @@ type Sent struct {
 	Bytes  uint64 `json:"bytes"`
 	// ByGroup is Items by key group.
 	ByGroup []uint64 `json:"-"`
+	// Keys has what was sampled of the items; nil: nothing was, as the stream has no slots.
+	Keys *Sampler `json:"-"`
 }
 
 // Output adds the next output stream of the task, with its number of key groups, unless an instance before has.
@@ -54,7 +58,7 @@ func (s *Sending) begin() {
 }
 
 func (s *Sending) read() Sent {
-	r := Sent{Stream: s.stream, Bytes: s.Bytes.Load(), ByGroup: make([]uint64, len(s.Groups))}
+	r := Sent{Stream: s.stream, Bytes: s.Bytes.Load(), ByGroup: make([]uint64, len(s.Groups)), Keys: s.keys}
 	for g := range s.Groups {
 		r.ByGroup[g] = s.Groups[g].Load()
 		r.Items += r.ByGroup[g]

@@ -22,5 +22,5 @@ func TestSending(t *testing.T) {
 	for range 2 {
 		s.Sent[0].Add(out, []sharedlog.Record{{Data: make([]byte, 10)}, {Data: make([]byte, 7)}})
 	}
-	require.Equal(t, []Sent{{"keys", 6, 34, []uint64{2, 0, 4}}}, s.Read("stage", 0).Sent)
+	require.Equal(t, []Sent{{"keys", 6, 34, []uint64{2, 0, 4}, nil}}, s.Read("stage", 0).Sent)
 }

@@ -182,10 +182,10 @@ var _ = Describe("what is wrong is said", func() {
 		status(w, "worker old is of format 1, the job is of 2: use programs of one release")
 		By("a job of another version")
 		spec := waits.Plan()
-		spec.Name, spec.Format = "future", "6"
+		spec.Name, spec.Format = "future", "7"
 		out, err = w.ExecWith(spec, "job", "submit", "-")
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(ContainSubstring("format 6"))
+		Expect(out).To(ContainSubstring("format 7"))
 		By("a job with another graph than the workers make of it")
 		graph := world.Job{Name: "graph", Query: 5, Events: 1000, Output: filepath.Join(w.Dir, "graph.jsonl")}
 		spec = graph.Plan()
