@@ -3,10 +3,12 @@ package tasks_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,18 +225,20 @@ func TestRerouteOfOthers(t *testing.T) {
 // Tasks die, the process is started again, and stages get more tasks and fewer, while tables are replaced; snapshots are made,
 // and the log is trimmed.
 func TestReroutedOverCrashes(t *testing.T) {
-	seeds := uint64(8)
+	seeds := 2 * uint64(len(tallies)) // each kind with each protocol
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		seeds = 1000
 	}
 	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 83))
+		parallelism, kinds := 1+rng.IntN(3), slices.Sorted(maps.Keys(tallies))
+		kind := kinds[int(seed/2)%len(kinds)]
+		t.Run(fmt.Sprint(seed, " ", kind), func(t *testing.T) {
 			t.Parallel()
-			rng := rand.New(rand.NewPCG(seed, 83))
-			x := newTrails(seed, 30_000, 2)
 			file, log := filepath.Join(t.TempDir(), "out"), mem.New(mem.Options{})
+			x := tallies[kind](seed, file, parallelism)
 			o := tasks.Options{
-				Parallelism: 1 + rng.IntN(3), Groups: 8, Slots: 4, CommitInterval: time.Millisecond, Logger: quiet, Lead: 8 << 10, Protocol: []string{"fused", "marker"}[seed%2],
+				Parallelism: parallelism, Groups: 8, Slots: 4, CommitInterval: time.Millisecond, Logger: quiet, Lead: 8 << 10, Protocol: []string{"fused", "marker"}[seed%2],
 				TrimBytes: 1, TrimInterval: time.Millisecond, Standbys: rng.IntN(2),
 			}
 			if rng.IntN(2) > 0 { // commits between items, and records in parts
@@ -245,21 +249,23 @@ func TestReroutedOverCrashes(t *testing.T) {
 			}
 			tables, moves := 0, 0
 			overCrashes(t, rng, 12_000, func() *tasks.Job {
-				job, err := tasks.Start(t.Context(), log, x.plan(t, file), o)
+				job, err := tasks.Start(t.Context(), log, x.plan(t), o)
 				require.NoError(t, err)
 				return job
 			}, func(job *tasks.Job, life int) {
 				goals := rand.New(rand.NewPCG(seed, uint64(life)))
 				for {
-					stage := []string{"by-key", "by-digit"}[goals.IntN(2)]
+					stage := x.stages[goals.IntN(len(x.stages))]
 					var err error
 					switch goals.IntN(4) {
 					case 0:
 						_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: stage, Tasks: 1 + goals.IntN(4), Mode: aMode(goals)})
 						moves++
 					case 1:
-						_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "keys", Tasks: 1 + goals.IntN(2)})
-						moves++
+						if !strings.HasPrefix(kind, "key") { // whose items come from one partition a task
+							_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "keys", Tasks: 1 + goals.IntN(2)})
+							moves++
+						}
 					default:
 						err = job.Reroute(t.Context(), aReroute(goals, job, stage))
 						tables++

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
@@ -50,13 +51,20 @@ func TestEmptySlots(t *testing.T) {
 // What a stage keeps decides whether it can have slots: its job does not begin.
 func TestSlotsOfWindows(t *testing.T) {
 	o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet}
-	_, err := tasks.Start(t.Context(), mem.New(mem.Options{}), newWorld(1, 100, 2).plan(t, "out"), o)
+	start := func(plan *operators.Plan) error {
+		_, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, o)
+		return err
+	}
+	err := start(windowTally.with(1, "out", 1, operators.WatermarkPer(operators.Keys(4), time.Second)).plan(t))
 	require.ErrorIs(t, err, exec.ErrStays)
 	require.ErrorContains(t, err, `stage "by-key" cannot have slots: `)
+	require.ErrorContains(t, err, "keys of a group share its clocks, and a part of it cannot take one along; use WatermarkPer(Key), or a stage without slots")
 	o.State = onDisk(t)
-	_, err = tasks.Start(t.Context(), mem.New(mem.Options{}), newTrails(1, 100, 2).plan(t, "out"), o)
-	require.ErrorIs(t, err, exec.ErrStays)
-	require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")
+	for _, plan := range []*operators.Plan{newTrails(1, 100, 2).plan(t, "out"), newWorld(1, 100, 2).plan(t, "out")} {
+		err := start(plan)
+		require.ErrorIs(t, err, exec.ErrStays)
+		require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")
+	}
 }
 
 // The log says which streams have slots. A savepoint is refused.

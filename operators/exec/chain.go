@@ -101,6 +101,9 @@ type Chain interface {
 	// InParts reports whether the chain can process items of a key group of which only the Head and the
 	// parts of these items' keys have come (Arrive). Event time must not move meanwhile.
 	InParts() bool
+	// OfStream reports whether the keys of its state are those of the streams that it reads, so that a part of their keys
+	// can be re-homed (Rehome).
+	OfStream() bool
 	// Keys calls f with the hash of the key (HashKey) of each item of a section; ok is false if they have
 	// none, or cannot be decoded.
 	Keys(in *In, payload []byte, f func(hash uint64)) (ok bool)

@@ -18,7 +18,7 @@ var ErrStays = errors.New("state stays in its key group")
 // by the present event time has fired; a key is re-homed at most once in a commit. That commit's change logs
 // have the keys' deletion under from and their insertion under to.
 //
-// The tables are those of a chain whose InParts is true: the keys of the others may not be the stream's.
+// The tables are those of a chain whose OfStream is true.
 // Chain.Stand follows. After an error the chain is broken, as after one of its own: the commit must not happen.
 func Rehome(tables []StateTable, from, to int, match Match) error {
 	if from == to {

@@ -60,6 +60,9 @@ type Options struct {
 	// Switch makes tasks whose grain chooses itself change it at times, to Task or to Key with this
 	// delay in ms or twice as much; 0: never.
 	Switch int64
+	// Slots is how many slots there are behind the key groups of each stream that can have some: tasks
+	// whose state can be re-homed move parts of it into slots and back, at commits. Their tables are in memory.
+	Slots int
 	// NoReplay leaves out the replays of what tasks have done, and the moves of key groups to other
 	// chains, for jobs whose functions have effects that a test counts.
 	NoReplay bool
@@ -85,6 +88,8 @@ type Report struct {
 	Moved int
 	// Again is how many key groups were taken from a chain and restored in it.
 	Again int
+	// Rehomed is how many entries of tables were moved into slots and back.
+	Rehomed int
 	// InParts is how many sections were processed of key groups of which parts had not come.
 	InParts int
 	// Switches is how often a task has changed its grain.
@@ -119,7 +124,7 @@ func newRun(plan *exec.Plan, o Options) *run {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), switches: rand.New(rand.NewPCG(o.Seed, 6)), moves: rand.New(rand.NewPCG(o.Seed, 5)), now: o.Start, sum: fnv.New64a()}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), switches: rand.New(rand.NewPCG(o.Seed, 6)), moves: rand.New(rand.NewPCG(o.Seed, 5)), tables: rand.New(rand.NewPCG(o.Seed, 7)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	return r
 }
@@ -133,6 +138,7 @@ type run struct {
 	replays  *rand.Rand
 	switches *rand.Rand
 	moves    *rand.Rand // of key groups between chains
+	tables   *rand.Rand // that route keys to slots
 	now      int64
 	sum      hash.Hash64
 	tasks    []*task
@@ -191,6 +197,9 @@ func (r *run) start() error {
 				}
 			}
 			t.committed = checkpoint{w: exec.MinTime}
+			if err := t.slotted(); err != nil {
+				return err
+			}
 			r.tasks = append(r.tasks, t)
 			r.byPlan[i] = append(r.byPlan[i], t)
 		}

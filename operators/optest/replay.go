@@ -154,7 +154,7 @@ func (s *replaying) Meter(*exec.Metric)         {}
 func (s *replaying) Late(n int)                 { s.late += n }
 func (s *replaying) Count(name string, n int64) { s.counts[name] += n }
 func (s *replaying) Home(int) exec.Home {
-	if h := s.home(s.rng); h != nil {
+	if h := s.place(s.rng); h != nil {
 		return h
 	}
 	return nil
@@ -199,7 +199,7 @@ func (s *replaying) call(c exec.Chain, x call) error {
 // commit repeats a commit.
 func (s *replaying) commit(c exec.Chain, want commit) error {
 	s.answers = want.answers
-	got, err := take(c, s.outputs, s.groups)
+	got, err := s.take(c, s.outputs, want.moves, want.at.w)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/route"
 )
 
 // task is one task of a stage: what it would have in a runtime, in variables.
@@ -16,7 +17,8 @@ type task struct {
 	spec      *exec.StageSpec
 	stage     int
 	index, of int
-	groups    int
+	groups    int // without slots
+	slots     int
 	owned     []int
 	own       map[int]bool
 
@@ -40,6 +42,7 @@ type task struct {
 	attaches    bool // the chain that is being made
 	partly      bool // it takes some groups part by part
 	arriving    arriving
+	fires       bool // timers of event time, of which some may be left
 }
 
 // promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
@@ -56,7 +59,8 @@ type checkpoint struct {
 	seen      map[[2]int]promise // by producer (stage, task)
 	w         int64              // the task's own watermark
 	idle      bool
-	grain     exec.Grain // zero: as it began
+	grain     exec.Grain   // zero: as it began
+	table     *route.Table // nil: no key is in a slot
 }
 
 type change struct {
@@ -68,7 +72,7 @@ type change struct {
 // The Runtime of the chain.
 
 func (t *task) Task() (int, int)          { return t.index, t.of }
-func (t *task) Groups() int               { return t.groups }
+func (t *task) Groups() int               { return t.groups + t.slots }
 func (t *task) OutputGroups(i int) int    { return t.run.groups(t.spec.Outputs[i]) }
 func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
 func (t *task) Now() int64                { return t.run.now }
@@ -94,7 +98,7 @@ func (t *task) Promises(input int) (all []int64) {
 }
 func (t *task) Random() uint64 { return t.past.drawn(t.run.rng.Uint64()) }
 func (t *task) Home(int) exec.Home {
-	h := t.home(t.run.homes)
+	h := t.place(t.run.homes)
 	if h == nil {
 		return nil
 	}
@@ -102,10 +106,10 @@ func (t *task) Home(int) exec.Home {
 	return h
 }
 
-// home returns a home of a table, nil for a table in memory.
-func (t *task) home(rng *rand.Rand) *home {
+// place returns a home of a table, nil for a table in memory.
+func (t *task) place(rng *rand.Rand) *home {
 	limit, memory := rng.IntN(400), rng.IntN(2) == 0
-	if t.attaches || t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+	if t.attaches || t.slots > 0 || t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
 		return nil
 	}
 	return newHome(limit)
@@ -302,7 +306,7 @@ func (t *task) start(moved exec.GroupState) error {
 		return err
 	}
 	t.chain = c
-	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, grain: t.committed.grain, seen: map[[2]int]promise{}}
+	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, grain: t.committed.grain, table: t.committed.table, seen: map[[2]int]promise{}}
 	for k, v := range t.committed.seen {
 		t.at.seen[k] = v
 	}
@@ -469,9 +473,18 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 			if err := t.forSection(&in, s.data); err != nil {
 				return false, err
 			}
+			hashes := t.hashes(&in, s.data)
 			if crashed, err := t.all(func() (bool, error) {
-				from := in
-				did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return process(c, from, s.data, b) })
+				from, some := in, 0
+				if from.Group, some, err = t.home(&in, hashes); err != nil {
+					return false, err
+				}
+				did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) {
+					if some < from.Items-from.Done && (b.Units == 0 || b.Units > some) {
+						b.Units = some
+					}
+					return process(c, from, s.data, b)
+				})
 				in.Done += did.Units
 				t.at.units += did.Units
 				return did.All, err
@@ -530,6 +543,8 @@ func (t *task) advance(w int64) (crashed bool, err error) {
 	if err := t.whole(); err != nil {
 		return false, err
 	}
+	t.fires = true
+	defer func() { t.fires = false }()
 	crashed, err = t.all(func() (bool, error) {
 		did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return c.Advance(exec.Bounds{Time: w}, b) })
 		return did.All, err
@@ -546,10 +561,12 @@ type made struct {
 	changes []change
 	late    int
 	counts  map[string]int64
+	moves   []route.Change // of state to slots and back
 }
 
-// take takes what a chain has made since its last commit.
-func take(c exec.Chain, outputs []*exec.Output, groups int) (m made, err error) {
+// take takes what a chain has made since its last commit, behind these moves at event time w.
+func (t *task) take(c exec.Chain, outputs []*exec.Output, moves []route.Change, w int64) (m made, err error) {
+	m.moves = moves
 	if err := c.Flush(); err != nil {
 		return m, err
 	}
@@ -562,11 +579,14 @@ func take(c exec.Chain, outputs []*exec.Output, groups int) (m made, err error) 
 		o.Reset()
 		m.outputs = append(m.outputs, ss)
 	}
-	log := exec.NewOutput(groups)
+	if err := t.rehome(c, moves, w); err != nil {
+		return m, err
+	}
+	log := exec.NewOutput(t.Groups())
 	for i, table := range c.Tables() {
 		table.Changes(i, log)
 	}
-	for g := range groups {
+	for g := range t.Groups() {
 		of, err := parseChanges(g, log.Section(g))
 		if err != nil {
 			return m, err
@@ -578,7 +598,11 @@ func take(c exec.Chain, outputs []*exec.Output, groups int) (m made, err error) 
 
 // commit makes what was done since the last one count.
 func (t *task) commit() error {
-	m, err := take(t.chain, t.outputs, t.groups)
+	moves, err := t.reroute()
+	if err != nil {
+		return err
+	}
+	m, err := t.take(t.chain, t.outputs, moves, t.at.w)
 	if err != nil {
 		return err
 	}

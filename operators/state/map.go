@@ -42,6 +42,10 @@ type Map[K comparable, V any] struct {
 	whole   bool
 	pace    pacer[K]
 	scratch []byte
+	// stays says why no part of a key group is re-homed, "": it is. shared is called instead if the entries are of
+	// whole groups.
+	stays  string
+	shared func(from, to int)
 
 	// home holds the entries that are not in the index; nil: the index has all. With a home the
 	// index is a cache of at most home.Limit bytes at each commit, and hand is the position of its

@@ -7,10 +7,11 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/watermark"
 )
 
-// This file has how tables re-home a part of a key group (exec.Rehome): maps and lists in memory do,
-// the others refuse to.
+// This file has how tables re-home a part of a key group (exec.Rehome). Those in memory do, except where an
+// operator says that its state Stays.
 
 func stays(table, why string) error {
 	return fmt.Errorf("state %q: %w: %s", table, exec.ErrStays, why)
@@ -22,12 +23,23 @@ func inBoth(table string, key []byte) error {
 
 const onDisk = "it is on disk; use a stage without slots, or state in memory"
 
+// Stays says that no part of a key group can be re-homed: why, and what to do.
+func (m *Map[K, V]) Stays(why string) { m.stays = why }
+
+// Shared says that the entries belong to whole key groups. When a part of one is re-homed, f gives the other group what
+// its keys share.
+func (m *Map[K, V]) Shared(f func(from, to int)) { m.shared = f }
+
 // Rehome implements exec.StateTable.
 func (m *Map[K, V]) Rehome(from, to int, match exec.Match) error {
-	if m.home != nil {
+	switch {
+	case m.home != nil:
 		return stays(m.name, onDisk)
-	} else if m.whole || m.small {
-		return stays(m.name, "the operator needs all keys of a group together; use a stage without slots")
+	case m.stays != "":
+		return stays(m.name, m.stays)
+	case m.shared != nil:
+		m.shared(from, to)
+		return nil
 	}
 	if m.dropped != nil {
 		m.dropped(from)
@@ -101,10 +113,75 @@ func (m *List[K, V]) Rehome(from, to int, match exec.Match) error {
 // Rehomed implements exec.StateTable.
 func (m *List[K, V]) Rehomed(int, int) {}
 
-// Rehome implements exec.StateTable.
-func (m *PaneTable[K, A]) Rehome(int, int, exec.Match) error {
-	return stays(m.name, "the windows of a key close with those of its group; use a stage without slots")
+// Rehome implements exec.StateTable. An entry moves with its clock, also one without panes.
+func (m *PaneTable[K, A]) Rehome(from, to int, match exec.Match) error {
+	if m.disk != nil {
+		return stays(m.name, onDisk)
+	}
+	for _, g := range []int{from, to} {
+		if m.clocks != nil {
+			m.clocks.op.Dropped(g)
+		} else {
+			m.clock.Dropped(g)
+		}
+	}
+	for _, e := range sortedEntries(&m.index, from, m.keys.keys, func(*Panes[A]) bool { return true }) {
+		key := m.keys.keys.Append(nil, &e.Key)
+		if !m.open(e) || !match(exec.HashKey(key), key) {
+			continue
+		}
+		n := m.index.Find(to, &e.Key)
+		if n == nil {
+			n = m.index.Insert(to, ownKey(m.keys.keys, m.name, &e.Key))
+		} else if m.open(n) {
+			return inBoth(m.name, key)
+		}
+		m.rehomePanes(e, n)
+		if m.clocks == nil {
+			continue
+		}
+		*m.Clock(n), *m.Clock(e) = *m.Clock(e), watermark.New()
+		m.Forget(e) // otherwise it goes with its last pane, behind the commit
+	}
+	return nil
+}
+
+// open reports whether a key has a pane, or a clock with a timer.
+func (m *PaneTable[K, A]) open(e *PaneEntry[K, A]) bool {
+	return m.clocks != nil && m.Clock(e).Timer != watermark.NoTimer || slices.ContainsFunc(e.V.all, func(p Pane[A]) bool { return !p.Dead })
+}
+
+// rehomePanes moves the panes of an entry, in the order of their ends.
+func (m *PaneTable[K, A]) rehomePanes(e, n *PaneEntry[K, A]) {
+	slices.SortFunc(e.V.all, comparePanes)
+	for i := range e.V.all {
+		p := &e.V.all[i]
+		if p.Dead {
+			continue
+		}
+		moved, _ := m.UpsertPane(n, p.end)
+		moved.Acc, p.Acc, p.Dead = p.Acc, *new(A), true
+		m.count(int(e.Group), p.end, -1)
+		if !p.touched {
+			p.touched = true
+			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
+		}
+	}
 }
 
 // Rehomed implements exec.StateTable.
-func (m *PaneTable[K, A]) Rehomed(int, int) {}
+func (m *PaneTable[K, A]) Rehomed(from, to int) {
+	for _, g := range []int{from, to} {
+		if m.clocks != nil {
+			m.restoredKeys(g, false)
+			continue
+		}
+		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*Panes[A]) bool { return true }) {
+			for i := range e.V.all {
+				if p := &e.V.all[i]; !p.Dead {
+					m.clock.Restored(g, e.Key, p.end)
+				}
+			}
+		}
+	}
+}

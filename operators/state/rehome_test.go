@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ const partsOfKeys, keysOfParts = 3, 12
 // the group it is in and in no other; and the change log of each group restores it, with inserts of what it
 // does not hold only.
 func TestRehomedKeysKeepTheirState(t *testing.T) {
-	for _, kind := range []string{"map", "list"} {
+	for _, kind := range []string{"map", "list", "panes"} {
 		t.Run(kind, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				const groups = partsOfKeys + 1
@@ -142,19 +143,56 @@ func TestRehomedTimersFireOnce(t *testing.T) {
 	require.Zero(t, x.m.Len())
 }
 
-// What cannot be re-homed says so, and why.
+// noted closes no windows, and knows which panes it has been told of.
+type noted struct {
+	open
+	panes map[[3]int64]bool // group, key, end
+}
+
+func (n *noted) Restored(group int, key, end int64) { n.panes[[3]int64{int64(group), key, end}] = true }
+
+func (n *noted) Dropped(group int) {
+	maps.DeleteFunc(n.panes, func(p [3]int64, _ bool) bool { return p[0] == int64(group) })
+}
+
+// What closes windows is told of the panes in both groups, as they are now, and of none that has been dropped.
+func TestRehomedPanesClose(t *testing.T) {
+	closing := &noted{panes: map[[3]int64]bool{}}
+	m := NewPaneTable[int64, int64]("m", 2, serde.Int64, serde.Int64, closing, "")
+	for _, k := range []int64{1, 2, 3} {
+		for _, end := range []int64{20, 10} {
+			m.Upsert(0, &k, end)
+			closing.Restored(0, k, end) // the operator tells it
+		}
+	}
+	m.Changes(0, exec.NewOutput(2))
+	one, three := int64(1), int64(3)
+	m.DropPanes(m.Find(0, &one, 0, 100), 0, 10)
+	m.DropPanes(m.Find(0, &three, 0, 100), 0, 20)
+	require.NoError(t, exec.Rehome([]exec.StateTable{m}, 0, 1, func(_ uint64, key []byte) bool { return int64Of(key) != 2 }))
+	require.Equal(t, map[[3]int64]bool{{0, 2, 10}: true, {0, 2, 20}: true, {1, 1, 20}: true}, closing.panes)
+	m.Changes(0, exec.NewOutput(2))
+	require.Nil(t, m.Find(1, &three, 0, 100))
+	require.Equal(t, 2, m.index.Size())
+}
+
+// What cannot be re-homed says so, why, and what to do.
 func TestRehomeRefuses(t *testing.T) {
 	all := func(uint64, []byte) bool { return true }
-	small := NewMap("small", 2, serde.Int64, serde.Int64)
-	small.KeepInMemory()
-	require.ErrorIs(t, exec.Rehome([]exec.StateTable{small}, 0, 1, all), exec.ErrStays)
-	whole := NewMap("whole", 2, serde.Int64, serde.Int64)
-	whole.WholeGroups()
-	require.ErrorIs(t, exec.Rehome([]exec.StateTable{whole}, 0, 1, all), exec.ErrStays)
-	require.ErrorIs(t, exec.Rehome([]exec.StateTable{owners("panes", 2)[0].StateTable}, 0, 1, all), exec.ErrStays)
+	shared := NewMap("shared", 2, serde.Int64, serde.Int64)
+	shared.Stays(SharesClocks)
+	require.ErrorIs(t, exec.Rehome([]exec.StateTable{shared}, 0, 1, all), exec.ErrStays)
+	require.ErrorContains(t, exec.Rehome([]exec.StateTable{shared}, 0, 1, all), "keys of a group share its clocks, and a part of it cannot take one along; use ")
+	for _, kind := range []string{"map", "list", "panes"} {
+		o := owners(kind, 2)[0]
+		o.StateTable.(interface{ Spill(h exec.Home) }).Spill(roomy{})
+		err := exec.Rehome([]exec.StateTable{o.StateTable}, 0, 1, all)
+		require.ErrorIs(t, err, exec.ErrStays, kind)
+		require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")
+	}
 	require.ErrorContains(t, exec.Rehome(nil, 1, 1, all), "to itself")
 
-	for _, kind := range []string{"map", "list"} {
+	for _, kind := range []string{"map", "list", "panes"} {
 		o := owners(kind, 2)[0]
 		o.put(0, 1)
 		o.put(1, 1)

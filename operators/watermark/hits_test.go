@@ -47,6 +47,7 @@ func drawOptions(t *rapid.T) optest.Options {
 		CommitEvery: rapid.IntRange(1, 6).Draw(t, "commit"),
 		CrashEvery:  rapid.SampledFrom([]int{0, 5, 20}).Draw(t, "crash"),
 		Budget:      rapid.SampledFrom([]int{0, 1, 60}).Draw(t, "budget"),
+		Slots:       rapid.SampledFrom([]int{0, 2}).Draw(t, "slots"),
 	}
 }
 

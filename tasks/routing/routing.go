@@ -203,7 +203,7 @@ func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain, 
 	}
 	if t.in != nil {
 		err := exec.Rehome(chain.Tables(), 0, 1, func(uint64, []byte) bool { return false })
-		if err == nil && len(chain.Tables()) > 0 && !chain.InParts() {
+		if err == nil && len(chain.Tables()) > 0 && !chain.OfStream() {
 			err = fmt.Errorf("%w: it is not by the key of the stream; use a stage without slots", exec.ErrStays)
 		}
 		if err != nil {

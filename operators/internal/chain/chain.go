@@ -186,7 +186,8 @@ func New(st Stage, rt exec.Runtime) (*Chain, error) {
 	return c, nil
 }
 
-// Rekeyed says that the keys of some state are not those of the stream: no key group comes part by part.
+// Rekeyed says that the keys of some state are not those of the stream: no key group comes part by part, and none of
+// a group is re-homed.
 func (c *Chain) Rekeyed() { c.rekeyed = true }
 
 // Add registers an operator for the calls that go to all; id is the id of its node.
@@ -308,6 +309,8 @@ func (c *Chain) Item(in *exec.In, payload []byte) (exec.Item, bool) {
 }
 
 func (c *Chain) InParts() bool { return c.inParts }
+
+func (c *Chain) OfStream() bool { return !c.rekeyed }
 
 func (c *Chain) Keys(in *exec.In, payload []byte, f func(hash uint64)) bool {
 	return c.inputs[in.Input].keys(in, payload, f)

@@ -38,6 +38,7 @@ var onlyClock uint8
 func NewCursors[K comparable](name string, groups int, keys serde.Serde[K]) *Cursors[K] {
 	c := &Cursors[K]{keys: keys, fired: state.NewMap(name+".fired", groups, state.Uint8, firedSerde)}
 	c.fired.KeepInMemory()
+	c.fired.Shared(c.copy)
 	return c
 }
 
@@ -55,6 +56,25 @@ func (c *Cursors[K]) Set(group int, clock uint8, t int64, key *K) {
 	if key != nil {
 		x.key = c.keys.Append(x.key, key)
 	}
+}
+
+// copy gives a key group the cursor of another one, unless its own is further on. Of both groups all has fired that is
+// due by the present event time, so neither cursor passes a window that is open in the other.
+func (c *Cursors[K]) copy(from, to int) {
+	x, had := c.fired.Get(from, &onlyClock), c.fired.Get(to, &onlyClock)
+	if x == nil || had != nil && !had.before(x) {
+		return
+	}
+	y, _ := c.fired.Upsert(to, &onlyClock)
+	y.time, y.all, y.key = x.time, x.all, append(y.key[:0], x.key...)
+}
+
+// before reports whether a cursor is behind another.
+func (x *firedUpTo) before(y *firedUpTo) bool {
+	if x.time != y.time || x.all || y.all {
+		return x.time < y.time || x.time == y.time && !x.all
+	}
+	return bytes.Compare(x.key, y.key) < 0
 }
 
 // Fired returns the time up to which the windows of a key have fired, as far as the cursor knows.

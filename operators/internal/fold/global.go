@@ -86,6 +86,7 @@ func GlobalMerge[T any, K comparable, A any](c *chain.Chain, id int, name string
 		state: state.NewMap(name, c.RT.Groups(), keys, groupedSerde(acc)),
 	}
 	g.state.WholeGroups() // its keys are not the stream's
+	g.state.Stays("the keys of a GlobalMerge are not those that slots are for; use a stage without slots")
 	c.Add(id, g)
 	return g.receive
 }

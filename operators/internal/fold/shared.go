@@ -37,6 +37,7 @@ func newShared[K comparable](name string, groups, n int, keys serde.Serde[K]) *s
 		passed: state.NewMap(name+".passed", groups, state.Uint8, serde.Int64),
 	}
 	x.passed.KeepInMemory()
+	x.passed.Stays(state.SharesClocks)
 	return x
 }
 

@@ -26,6 +26,7 @@ func (s *Suppress[K, V]) Start(c *process.Call[K, V], vals serde.Serde[V]) {
 	c.AddTable(s.held)
 	if s.bytes = make([]int, c.RT.Groups()); s.Most > 0 {
 		s.held.WholeGroups() // what is emitted for want of room depends on all keys
+		s.held.Stays("what is emitted for want of room depends on all keys; use Suppress without HoldAtMost, or a stage without slots")
 		s.held.OnDrop(func(group int) { s.total, s.bytes[group] = s.total-s.bytes[group], 0 })
 		c.OnStand = s.sum
 	}

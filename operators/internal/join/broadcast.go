@@ -50,6 +50,7 @@ func NewBroadcast[B comparable, V any, K comparable, Out any](c *process.Call[K,
 	t := &Broadcast[B, V]{rt: c.RT, vals: vals, latest: latest, w: exec.MinTime, due: exec.MinTime} // the first advance examines what is restored
 	t.state = state.NewMap(c.Table("broadcast"), c.RT.Groups(), keys, serde.Slice(stampedSerde(vals)))
 	t.state.KeepInMemory()
+	t.state.Stays("each key group has a copy of a table that is broadcast; use a stage without slots")
 	return t
 }
 

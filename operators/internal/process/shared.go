@@ -37,6 +37,7 @@ func newSharedClocks[K comparable](name string, groups, n int, keys serde.Serde[
 	x.Map = state.NewMap(name, groups, state.Uint8, serde.New("clock", x.own.append, x.own.decode))
 	x.KeepInMemory()
 	x.WholeGroups() // timers of keys come into the queues of their clocks
+	x.Stays(state.SharesClocks)
 	x.OnDrop(func(group int) { x.queues[group] = nil })
 	return x
 }
