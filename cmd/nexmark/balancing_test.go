@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +25,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/routing"
+	"tailrace.dev/tailrace/tasks/tags"
 )
 
 // drifting returns a run of a workload that takes so long, in which other keys get the weights four times
@@ -158,6 +160,12 @@ func changing(t *testing.T, dir, job string) bool {
 	log, err := embedded.Open(dir, embedded.Options{SegmentBytes: 1 << 20, CacheBytes: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, log.Close()) }()
+	var of struct{ ID string }
+	if c, err := log.Get(t.Context(), tags.JobKey(job)); len(c.Value) > 0 {
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(c.Value, &of))
+	}
+	job = of.ID
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
 	p, _, err := records.LastPlan(t.Context(), log, job, tail)

@@ -183,9 +183,12 @@ func (p Part) hashes(groups int) (from, to uint64) {
 	return from, to
 }
 
+// Near reports whether a key with this hash may be placed: if not, exec.GroupOf says which group it is in.
+func (t *Table) Near(hash uint64) bool { return t.some[hash>>58]>>(hash>>52&63)&1 != 0 }
+
 // Group returns the key group of a key with this hash (exec.HashKey).
 func (t *Table) Group(hash uint64, key []byte) int {
-	if t.some[hash>>58]>>(hash>>52&63)&1 != 0 {
+	if t.Near(hash) {
 		b := hash >> 56
 		near := t.near[t.first[b]:t.first[b+1]]
 		for i := range near {
