@@ -104,6 +104,9 @@ func TestKilledWhileBalanced(t *testing.T) {
 		name, protocol := []string{"count", "kw", "count", "ysb", "count", "lvd"}[seed%6], []string{"fused", "marker"}[seed/2%2]
 		if !t.Run(fmt.Sprintf("%d/%s/%s", seed, name, protocol), func(t *testing.T) {
 			s, w, right := drifting(t, name, seed, 3*time.Second)
+			if seed%12 < 6 {
+				s.Groups, s.Slots = 8, 8
+			}
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out.jsonl")
 			args := []string{
@@ -139,7 +142,7 @@ func TestKilledWhileBalanced(t *testing.T) {
 					break
 				}
 				kills, total = kills+1, total+1
-				if s.Slots > 0 && changing(t, filepath.Join(dir, "data"), "count") {
+				if s.Slots > 0 && changing(t, filepath.Join(dir, "data"), name) {
 					amid++
 				}
 			}
