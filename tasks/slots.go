@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/runtime"
 )
 
 // slotsSetting is the name of the number of slots among a job's settings; a job without slots does not have it.
@@ -20,6 +22,26 @@ func (s *Spec) checkSlots(can progress.Capabilities) error {
 		return fmt.Errorf("slots: %d, but a job that begins from a savepoint can have none: use more key groups (--key-groups)", s.Slots)
 	case !slices.ContainsFunc(s.Plan.Streams, func(st exec.StreamSpec) bool { return st.Slots > 0 }):
 		return fmt.Errorf("slots: %d, but no stream of the job can have some: its items go by the hash of a key nowhere, or to a number of key groups that is fixed: use no slots", s.Slots)
+	}
+	return nil
+}
+
+// checkStages returns why a stage of the job, whose program makes this plan, cannot have slots, before anything is written for
+// the job: what a stage keeps is known once a task of it is made. It starts none.
+func (s *Spec) checkStages(log sharedlog.Log, plan *exec.Plan, o Options) error {
+	cfg, err := s.config(log, plan, s.Name, o)
+	if err != nil {
+		return err
+	}
+	executor := runtime.NewExecutor(cfg)
+	for stage := range cfg.Layout.Stages {
+		t, err := executor.Prepare(stage, 0, runtime.Attempt{}, false)
+		if err != nil {
+			return err
+		}
+		if err := t.Discard(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

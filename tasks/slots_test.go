@@ -48,19 +48,27 @@ func TestEmptySlots(t *testing.T) {
 	}
 }
 
-// What a stage keeps decides whether it can have slots: its job does not begin.
+// What a stage keeps decides whether it can have slots: its job does not begin, nothing of it is in the log, and without slots it runs.
 func TestSlotsOfWindows(t *testing.T) {
 	o := tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet}
 	start := func(plan *operators.Plan) error {
-		_, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, o)
+		log := mem.New(mem.Options{})
+		_, err := tasks.Start(t.Context(), log, plan, o)
+		have, failed := tasks.Settings(t.Context(), log, plan.Name)
+		require.NoError(t, failed)
+		require.Nil(t, have)
+		without := o
+		without.Slots = 0
+		require.NoError(t, tasks.Run(t.Context(), log, plan, without))
 		return err
 	}
-	err := start(windowTally.with(1, "out", 1, operators.WatermarkPer(operators.Keys(4), time.Second)).plan(t))
+	out := filepath.Join(t.TempDir(), "out")
+	err := start(windowTally.with(1, out, 1, operators.WatermarkPer(operators.Keys(4), time.Second)).plan(t))
 	require.ErrorIs(t, err, exec.ErrStays)
 	require.ErrorContains(t, err, `stage "by-key" cannot have slots: `)
 	require.ErrorContains(t, err, "keys of a group share its clocks, and a part of it cannot take one along; use WatermarkPer(Key), or a stage without slots")
 	o.State = onDisk(t)
-	for _, plan := range []*operators.Plan{newTrails(1, 100, 2).plan(t, "out"), newWorld(1, 100, 2).plan(t, "out")} {
+	for _, plan := range []*operators.Plan{newTrails(1, 100, 2).plan(t, out), newWorld(1, 100, 2).plan(t, out)} {
 		err := start(plan)
 		require.ErrorIs(t, err, exec.ErrStays)
 		require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")

@@ -95,6 +95,11 @@ func Start(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) (
 	if err := spec.CheckFrom(ctx, log, o.Checkpoints); err != nil {
 		return nil, err
 	}
+	if spec.Slots > 0 {
+		if err := spec.checkStages(log, plan, o); err != nil {
+			return nil, err
+		}
+	}
 	id, err := Register(ctx, log, spec)
 	if err != nil {
 		return nil, err
