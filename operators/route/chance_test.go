@@ -31,13 +31,36 @@ func counted(seed uint64, weights []float64, owners []int, tasks, rate, seconds 
 	return steps, owners
 }
 
+// Normal values lie apart as tables of quality control say (d2), and their range varies by no more than apartBy.
+func TestApart(t *testing.T) {
+	for n, want := range map[int]float64{1: 0, 2: 1.128, 3: 1.693, 5: 2.326, 10: 3.078, 25: 3.931} {
+		require.InDelta(t, want, apart(n), 0.0006, "%d values", n)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{2, 3, 4, 64} {
+		const times = 20_000
+		sum, squares := 0.0, 0.0
+		for range times {
+			least, most := math.Inf(1), math.Inf(-1)
+			for range n {
+				v := rng.NormFloat64()
+				least, most = min(least, v), max(most, v)
+			}
+			sum, squares = sum+most-least, squares+(most-least)*(most-least)
+		}
+		mean := sum / times
+		require.InDelta(t, apart(n), mean, 0.03, "%d values", n)
+		require.LessOrEqual(t, math.Sqrt(squares/times-mean*mean), apartBy+0.01, "%d values", n)
+	}
+}
+
 // Groups of equal weights stay where they are, although the counts of a few seconds differ by chance.
 func TestChanceMovesNothing(t *testing.T) {
 	weights := make([]float64, 256)
 	for g := range weights {
 		weights[g] = 1
 	}
-	for tasks, least := range map[int]int{2: 10_000, 8: 60_000, 32: 350_000} { // below these rates 0.05 may be chance
+	for tasks, least := range map[int]int{2: 4_000, 8: 33_000, 32: 200_000} { // below these rates 0.05 may be chance
 		for _, rate := range []int{least, 5 * least} {
 			for seed := range uint64(5) {
 				steps, _ := counted(seed, weights, Hash(&Stage{Owners: make([]int, 256), Tasks: tasks}), tasks, rate, 200, When{Below: 0.999, Quiet: 1000})

@@ -169,10 +169,10 @@ func (c *Core) planned(s *Sample, load []int64) (owners []int, by []int64, place
 
 // leastGain returns the least difference of the degrees of two plans that is worth a step, have being the
 // degree of the present owners by the planner's load. Loads are counts of items that come at random: with n
-// items, tasks of equal loads count n/tasks ± √(n/tasks) each, so that the degree of these counts is below 1 by
-// about 2 √(2 ln tasks) times √(tasks/n), and hardly ever by three times √(tasks/n) more. A step for less
-// would follow chance; and while the newest items say otherwise than all, so that the load is changing, one
-// for little would be for nothing.
+// items, tasks of equal loads count n/tasks ± √(n/tasks) each, so the degree of these counts is below 1 by as many
+// times √(tasks/n) as normal values, one for each task, lie apart. A step for less than three standard deviations
+// above the mean of that would follow chance; and while the newest items say otherwise than all, so that the
+// load is changing, one for little would be for nothing.
 func leastGain(d *Decision, have float64, load []int64, tasks int) float64 {
 	if math.Abs(d.Degree-have) >= mostGain {
 		return mostGain
@@ -181,8 +181,23 @@ func leastGain(d *Decision, have float64, load []int64, tasks int) float64 {
 	for _, l := range load {
 		n += float64(l) / one
 	}
-	chance := (2*math.Sqrt(2*math.Log(float64(tasks))) + 3) * math.Sqrt(float64(tasks)/max(n, 1))
+	chance := (apart(tasks) + 3*apartBy) * math.Sqrt(float64(tasks)/max(n, 1))
 	return min(max(chance, fewestGain), mostGain)
+}
+
+// apartBy is the standard deviation of the range of some normal values of variance 1, at most: three have the greatest.
+const apartBy = 0.89
+
+// apart returns the mean of the range of n normal values of variance 1: of the greatest less the least. It is the integral of the
+// probability that a number lies between the two.
+func apart(n int) float64 {
+	const far, step = 8, 1.0 / 32
+	sum := 0.0
+	for x := -far + step/2; x < far; x += step {
+		below := math.Erfc(-x/math.Sqrt2) / 2
+		sum += 1 - math.Pow(below, float64(n)) - math.Pow(1-below, float64(n))
+	}
+	return sum * step
 }
 
 // take keeps a sample. One with other owners begins the window again, and one with another table everything that is known

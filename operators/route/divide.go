@@ -52,8 +52,8 @@ func Spread(owners []int, slots int) []int {
 	return all
 }
 
-// Divide continues a plan of owners where whole groups are too coarse: while the degree is below
-// Target, and there is a free slot, it places a part of the fullest task in a slot of another one, or a
+// Divide continues a plan of owners where whole groups are too coarse: if the degree is below
+// Target, then while it is below aim and there is a free slot, it places a part of the fullest task in a slot of another one, or a
 // heavy key of the fullest task in a slot of its own, so that the rest of its group can move. What has
 // become cold goes back to its hash group; so do the lightest parts, if all slots are used and others in them gain 0.01 of degree.
 //
@@ -87,7 +87,7 @@ func divideWithout(cut *Cut, n int) *cutter {
 	if c.degree() >= whole.degree() { // shares may differ so much that a step lowers it
 		whole = c
 	}
-	for len(c.free) > 0 && c.degree() < Target {
+	for enough := c.degree() >= Target; !enough && len(c.free) > 0 && c.degree() < aim; {
 		next := c.better()
 		if next == nil {
 			break

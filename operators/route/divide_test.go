@@ -102,6 +102,22 @@ func TestDivide(t *testing.T) {
 	}
 }
 
+// A plan that needs slots uses them until it comes close to aim; Target, below which it needs them, is less.
+func TestDivideAimsHigher(t *testing.T) {
+	needed := 0
+	for seed := range uint64(20) {
+		p := zipf(20_000, 1, seed)
+		table, err := NewTable(0, 8, 64, nil)
+		require.NoError(t, err)
+		_, after, degree := divided(t, p, table, Spread(Hash(&Stage{Owners: make([]int, 8), Tasks: 3}), 64), 3, 100, true, nil)
+		if len(after.Places()) > 0 {
+			needed++
+			require.GreaterOrEqual(t, degree, 0.991, "seed %d", seed)
+		}
+	}
+	require.Greater(t, needed, 10)
+}
+
 // A key that is heavier than a task gets at most a slot, however many there are: the others become even.
 func TestDivideHotKey(t *testing.T) {
 	p := zipf(1000, 2, 1)
