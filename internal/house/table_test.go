@@ -321,7 +321,7 @@ var table = []row{
 		why: "it reads records again, whoever processes them",
 	},
 	{
-		path: "tasks/routing", clockless: true, may: []string{"sharedlog", "operators/exec", "operators/route", "operators/route/epoch", "tasks/envelope", "tasks/layout", "tasks/records", "tasks/status"},
+		path: "tasks/routing", clockless: true, may: []string{"sharedlog", "operators/exec", "operators/route", "operators/route/epoch", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/status"},
 		why: "it translates between records and operators/route/epoch, which decides; tasks read, move state and append",
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators/route/epoch"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/routing"
@@ -34,6 +35,7 @@ func (c *controller) adopting(ctx context.Context, tail sharedlog.LSN) (string, 
 					return "", err
 				}
 				if m == nil || m.Adopted < p.Epoch && !m.Ended {
+					c.h.cfg.Reached(observe.Event{Step: observe.RouteWaiting})
 					return fmt.Sprintf("task %s/%d has not adopted routing epoch %d", name, task, p.Epoch), nil
 				}
 			}
@@ -85,6 +87,7 @@ func (h *Handover) Reroute(ctx context.Context, j rescale.Tasks, r routing.Rerou
 		case err != nil:
 			return err
 		case d.Done:
+			c.h.cfg.Reached(observe.Event{Step: observe.RouteReached})
 			return nil
 		case d.Plan == nil:
 			return errors.New(d.Waits) // there is nothing to wait for
@@ -131,15 +134,18 @@ func (c *controller) reroute(ctx context.Context, all []routing.Domain, d *routi
 	if p.Routes, err = routing.Replaced(c.control.Plan, all, d, table); err != nil {
 		return err
 	}
+	c.h.cfg.Reached(observe.Event{Step: observe.RoutePlanning})
 	if err := c.write(ctx, p, nil); err != nil {
 		return err
 	}
+	c.h.cfg.Reached(observe.Event{Step: observe.RoutePlanned})
 	c.rebase()
 	return nil
 }
 
 // moveTo moves key groups of some stages until they have these owners.
 func (c *controller) moveTo(ctx context.Context, j rescale.Tasks, stages []int, owners [][]int) error {
+	c.h.cfg.Reached(observe.Event{Step: observe.RouteMoving})
 	for i, s := range stages {
 		if have := &c.control.Plan.Stages[s]; !slices.Equal(have.Owners, owners[i]) {
 			c.core.Ask(s, rescale.Goal{Tasks: have.Tasks, Owners: owners[i], Strategy: "slots"})

@@ -76,6 +76,22 @@ const (
 	RescaleSettled   Step = "rescale: the goal is reached"
 )
 
+// A change of a routing table: what plans, tasks that write the streams, and tasks that read them do.
+const (
+	RoutePlanning Step = "reroute: a plan with another table is on its way"
+	RoutePlanned  Step = "reroute: a plan with another table is in the log"
+	RouteWaiting  Step = "reroute: the next plan waits until tasks have adopted the table"
+	RouteMoving   Step = "reroute: the table is adopted, key groups are to move"
+	RouteReached  Step = "reroute: table and owners are those that were asked for"
+	RouteLearned  Step = "reroute: a writer knows the table, and sends by the one before"
+	RouteTaken    Step = "reroute: a writer's next output goes by the table, its marker does not say so yet"
+	RouteBegun    Step = "reroute: a reader's input has come to the plan, nothing is taken back"
+	RouteAdopting Step = "reroute: all writers send by the table, a reader has not adopted it"
+	RouteRehomed  Step = "reroute: a reader has moved state between key groups, nothing of that is in the log"
+	RouteResumed  Step = "reroute: an instance begins, and has not adopted the table"
+	RouteEntered  Step = "reroute: a task that is new in its stage has the table"
+)
+
 // A trim of what all tasks have consumed.
 const (
 	TrimDecided Step = "trim: the points are known, none is in the log"

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 )
 
@@ -24,7 +25,13 @@ func (t *Task) Resume(ctx context.Context, log sharedlog.Log, job string, last *
 	if err != nil {
 		return err
 	}
-	return t.Begin(below, newest, adopted)
+	if err := t.Begin(below, newest, adopted); err != nil {
+		return err
+	}
+	if t.in != nil && adopted < newest.Epoch {
+		t.reached(observe.RouteResumed)
+	}
+	return nil
 }
 
 // Enter begins a task that the newest plan adds to its stage. There is no other plan until it has made a marker.
@@ -33,7 +40,13 @@ func (t *Task) Enter(ctx context.Context, log sharedlog.Log, job string) error {
 	if err != nil {
 		return err
 	}
-	return t.Begin(newest, newest, 0)
+	if err := t.Begin(newest, newest, 0); err != nil {
+		return err
+	}
+	if newest.Epoch > 0 {
+		t.reached(observe.RouteEntered)
+	}
+	return nil
 }
 
 func newestPlan(ctx context.Context, log sharedlog.Log, job string) (*envelope.Plan, error) {

@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/control"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -89,7 +90,7 @@ func TestResume(t *testing.T) {
 		"behind it and adopted": {&envelope.Marker{Position: plans.At + 1, Adopted: 1}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			task, err := New(l, 1, []*exec.Output{exec.NewOutput(6)}, stateless{}, shown(l, 1))
+			task, err := New(l, 1, []*exec.Output{exec.NewOutput(6)}, stateless{}, shown(l, 1), func(observe.Step) {})
 			require.NoError(t, err)
 			require.NoError(t, task.Resume(t.Context(), log, "j", c.last))
 			require.Equal(t, !c.reached, task.Begins(&second))

@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/operators/route/epoch"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -159,6 +160,7 @@ type Task struct {
 	out      []output
 	moves    []route.Change // of state, by the next commit
 	newest   uint32         // the greatest epoch of the plans that the task knows
+	reached  func(observe.Step)
 }
 
 type output struct {
@@ -184,9 +186,9 @@ type Reroute struct {
 }
 
 // New returns the part of a task of a stage with these outputs, nil if none of the stage's streams has slots. shown gets samples of
-// what is sent. The error says why its state cannot be moved to slots (exec.ErrStays): no table could be adopted.
-func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain, shown *status.Status) (*Task, error) {
-	t := &Task{}
+// what is sent; reached is told the steps of a change. The error says why its state cannot be moved to slots (exec.ErrStays): no table could be adopted.
+func New(l *layout.Layout, stage int, outputs []*exec.Output, chain exec.Chain, shown *status.Status, reached func(observe.Step)) (*Task, error) {
+	t := &Task{reached: reached}
 	spec := &l.Plan.Stages[stage]
 	for _, d := range Domains(l) {
 		if slices.Contains(d.Stages, stage) {
@@ -258,6 +260,9 @@ func (t *Task) Learn(p *envelope.Plan) error {
 		}
 		o.producer.Plan(of.Table)
 	}
+	if t.Due() {
+		t.reached(observe.RouteLearned)
+	}
 	return nil
 }
 
@@ -270,10 +275,15 @@ func (t *Task) Due() bool {
 // moves the state that this commit is to move; the chain's event time is time.
 func (t *Task) Take(chain exec.Chain, time int64) error {
 	pending := slices.ContainsFunc(t.out, func(o output) bool { return o.to.Bytes() > 0 })
+	taken := false
 	for i := range t.out {
 		if o := &t.out[i]; o.producer.Take(pending) {
 			o.route()
+			taken = true
 		}
+	}
+	if taken {
+		t.reached(observe.RouteTaken)
 	}
 	if len(t.moves) == 0 {
 		return nil
@@ -286,6 +296,7 @@ func (t *Task) Take(chain exec.Chain, time int64) error {
 	}
 	t.moves = nil
 	chain.Stand(exec.Bounds{Time: time})
+	t.reached(observe.RouteRehomed)
 	return nil
 }
 
@@ -314,6 +325,7 @@ func (t *Task) Begins(p *envelope.Plan) bool { return t.in != nil && p.Epoch > t
 // plan, before it does anything else: then state is moved that the plan takes back from slots.
 func (t *Task) Reached(p *envelope.Plan, owned []int) (commit bool, err error) {
 	if t.Begins(p) {
+		t.reached(observe.RouteBegun)
 		of, err := t.in.Of(p)
 		if err == nil {
 			t.moves, err = t.consumer.Plan(of, owns(owned))
@@ -329,7 +341,9 @@ func (t *Task) Reached(p *envelope.Plan, owned []int) (commit bool, err error) {
 // must commit before it does anything else. What came by the table before is processed, and what is due has fired.
 func (t *Task) Adopts(least uint32, owned []int) (adopted bool) {
 	if t.in != nil {
-		t.moves, adopted = t.consumer.Promised(least, owns(owned))
+		if t.moves, adopted = t.consumer.Promised(least, owns(owned)); adopted {
+			t.reached(observe.RouteAdopting)
+		}
 	}
 	return adopted
 }

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -92,13 +93,13 @@ func TestTakes(t *testing.T) {
 	all := Domains(l)
 	first := firstPlan(l)
 	outputs := []*exec.Output{exec.NewOutput(6), exec.NewOutput(6)}
-	task, err := New(l, 0, outputs, nil, shown(l, 0))
+	task, err := New(l, 0, outputs, nil, shown(l, 0), func(observe.Step) {})
 	require.NoError(t, err)
 	require.NoError(t, task.Begin(first, first, 0))
 	require.Zero(t, task.out[0].by.table.Epoch)
 	require.Same(t, task.out[0].by, outputs[0].Router())
 	require.False(t, task.Due())
-	none, err := New(l, 3, nil, nil, nil)
+	none, err := New(l, 3, nil, nil, nil, nil)
 	require.NoError(t, err)
 	require.Nil(t, none, "the sink")
 
@@ -134,7 +135,7 @@ func TestSamplesOfOneTable(t *testing.T) {
 	l := twoDomains(t)
 	all, first := Domains(l), firstPlan(l)
 	outputs := []*exec.Output{exec.NewOutput(6), exec.NewOutput(6)}
-	task, err := New(l, 0, outputs, nil, shown(l, 0))
+	task, err := New(l, 0, outputs, nil, shown(l, 0), func(observe.Step) {})
 	require.NoError(t, err)
 	require.NoError(t, task.Begin(first, first, 0))
 	send := func() int {

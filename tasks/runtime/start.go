@@ -58,7 +58,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 		return nil, errors.Join(err, t.close())
 	}
 	t.tables = t.chain.Tables()
-	if t.out.routes, err = routing.New(l, stage, t.out.streams, t.chain, shown); err != nil {
+	if t.out.routes, err = routing.New(l, stage, t.out.streams, t.chain, shown, t.reached); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	t.moves = t.mover()

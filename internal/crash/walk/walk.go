@@ -63,6 +63,15 @@ func OfRescales() []crash.Point {
 	)
 }
 
+// OfRoutes returns the points of a change of a routing table, in one process.
+func OfRoutes() []crash.Point {
+	return at(
+		observe.RoutePlanning, observe.RoutePlanned, observe.RouteWaiting, observe.RouteMoving, observe.RouteReached,
+		observe.RouteLearned, observe.RouteTaken, observe.RouteBegun, observe.RouteAdopting, observe.RouteRehomed,
+		observe.RouteResumed, observe.RouteEntered,
+	)
+}
+
 func at(steps ...observe.Step) (points []crash.Point) {
 	for _, s := range steps {
 		points = append(points, At(s))

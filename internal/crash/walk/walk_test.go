@@ -29,10 +29,10 @@ func TestEveryStepIsAPoint(t *testing.T) {
 		return true
 	})
 	require.Greater(t, len(steps), 30)
-	for _, list := range [][]crash.Point{Points(), OfCheckpoints(), OfRescales(), OfCopies(), OfStandbys()} {
+	for _, list := range [][]crash.Point{Points(), OfCheckpoints(), OfRescales(), OfCopies(), OfStandbys(), OfRoutes()} {
 		require.Len(t, slices.Compact(slices.Sorted(slices.Values(list))), len(list))
 	}
-	all := slices.Concat(Points(), OfCheckpoints(), OfRescales(), OfCopies(), OfStandbys(), []crash.Point{At(observe.CaughtUp), At(observe.FirstResult)})
+	all := slices.Concat(Points(), OfCheckpoints(), OfRescales(), OfCopies(), OfStandbys(), OfRoutes(), []crash.Point{At(observe.CaughtUp), At(observe.FirstResult)})
 	for _, s := range steps {
 		require.Contains(t, all, s)
 	}
