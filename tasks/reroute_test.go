@@ -22,6 +22,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
@@ -133,7 +134,7 @@ func (x trails) plan(t *testing.T, file string) *operators.Plan {
 }
 
 // aReroute draws a routing table, and in half of the cases owners.
-func aReroute(rng *rand.Rand, job *tasks.Job, stage string) tasks.Reroute {
+func aReroute(rng *rand.Rand, job interface{ Layout() *layout.Layout }, stage string) tasks.Reroute {
 	l := job.Layout()
 	s := slices.IndexFunc(l.Plan.Stages, func(x exec.StageSpec) bool { return x.Name == stage })
 	st := &l.Stages[s]

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -18,7 +19,7 @@ const fixed = "1"
 
 // Rescaler moves key groups of a job whose tasks run in other processes (runtime.Handover).
 type Rescaler interface {
-	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error
 	FinishStep(ctx context.Context) error
 }
 

@@ -251,7 +251,7 @@ func (f *fleet) end() {
 func (f *fleet) drive(ctx context.Context, asked []rescale.Request, tell func(*rescale.Progress)) error {
 	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, tasks.Options{Logger: quiet})
 	require.NoError(f.t, err)
-	return r.Drive(ctx, f.t.Context(), f, asked, tell)
+	return r.Drive(ctx, f.t.Context(), f, asked, nil, tell)
 }
 
 // finishStep waits until no key group is on its way.

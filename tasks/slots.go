@@ -1,12 +1,15 @@
 package tasks
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -53,8 +56,42 @@ func (s *Spec) OnWorkers() error {
 			return fmt.Errorf("job %q: nothing changes the grain of stage %q on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of %d ms or more, or Task", s.Name, st.Name, st.Grain.Delay)
 		}
 	}
-	if s.Slots > 0 {
-		return fmt.Errorf("job %q: slots: %d, but the manager, which balances jobs on workers, moves whole key groups: run the job in one process, or use no slots and more key groups (--key-groups)", s.Name, s.Slots)
+	return nil
+}
+
+// Table returns the newest routing table of what a stage of the job that has this id in the log reads; nil: it has no slots.
+func (s *Spec) Table(ctx context.Context, log sharedlog.Log, id string, stage int) (*routing.Table, error) {
+	l, err := s.layout(s.Plan, id)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	newest, _, err := records.LastPlan(ctx, log, id, tail)
+	if err == nil && newest == nil {
+		err = fmt.Errorf("job %q is not in the log", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return routing.TableOf(l, stage, newest)
+}
+
+// CheckReroute returns why a request for a routing table cannot be carried out, as far as the job's settings say.
+func (s *Spec) CheckReroute(r Reroute) error {
+	if err := s.CheckRescale(Rescale{Stage: r.Stage, Cancel: true}); err != nil {
+		return err
+	}
+	l, err := s.layout(s.Plan, s.Name)
+	if err != nil {
+		return err
+	}
+	for i := range l.Stages {
+		if l.Plan.Stages[i].Name == r.Stage && l.Stages[i].Slots == 0 {
+			return fmt.Errorf("stage %s reads no stream with slots: submit the job with some (--slots), in streams that go by the hash of a key", r.Stage)
+		}
 	}
 	return nil
 }

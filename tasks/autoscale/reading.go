@@ -12,6 +12,8 @@ type Reading struct {
 	Status status.Snapshot `json:"status"`
 	Load   []uint64        `json:"load"`
 	Sent   [][]uint64      `json:"sent,omitempty"`
+	// Samples has what was sampled of each of Status.Sent, nil: nothing was. They are told if they are asked for.
+	Samples []*status.Sampler `json:"samples,omitempty"`
 }
 
 // NewReading returns the reading of a task of a job.
@@ -23,12 +25,24 @@ func NewReading(job, id string, s status.Snapshot) Reading {
 	return r
 }
 
+// NewSampled is NewReading with samples of keys.
+func NewSampled(job, id string, s status.Snapshot) Reading {
+	r := NewReading(job, id, s)
+	for i := range s.Sent {
+		r.Samples = append(r.Samples, s.Sent[i].Keys)
+	}
+	return r
+}
+
 // Snapshot returns the status with what its JSON leaves out.
 func (r *Reading) Snapshot() status.Snapshot {
 	s := r.Status
 	s.Load = r.Load
 	for i := range min(len(s.Sent), len(r.Sent)) {
 		s.Sent[i].ByGroup = r.Sent[i]
+	}
+	for i := range min(len(s.Sent), len(r.Samples)) {
+		s.Sent[i].Keys = r.Samples[i]
 	}
 	return s
 }

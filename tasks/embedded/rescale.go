@@ -160,7 +160,7 @@ func (j *Job) resumeRescale() {
 	}
 	defer done()
 	h := j.executor.Config().Handover
-	if err := h.Drive(j.ctx, context.WithoutCancel(j.ctx), j, nil, func(*rescale.Progress) {}); err != nil && j.ctx.Err() == nil {
+	if err := h.Drive(j.ctx, context.WithoutCancel(j.ctx), j, nil, nil, func(*rescale.Progress) {}); err != nil && j.ctx.Err() == nil {
 		j.executor.Config().Logger.Warn("the rescale that an earlier process began is not continued", "error", err)
 	}
 }

@@ -234,6 +234,8 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 	}
 	p.Stages, pb.Stages = stages("stages")
 	p.Number = rapid.Uint64Min(1).Draw(t, "number")
+	p.Request = rapid.Uint64().Draw(t, "request")
+	pb.Request = p.Request
 	p.Goal, pb.Goal = stages("goal")
 	if p.Number > 1 {
 		pb.Number = p.Number

@@ -200,7 +200,7 @@ var golden = []struct {
 		name: "plan with routes",
 		record: &Plan{
 			Job: "j", Number: 2, Streams: []PlanStream{{Name: "s", Groups: 6, Slots: 2}},
-			Routes: []Routes{{Stream: 1, Table: []byte{1, 4, 2, 0}, Before: []byte{0, 4, 2, 0}}},
+			Routes: []Routes{{Stream: 1, Table: []byte{1, 4, 2, 0}, Before: []byte{0, 4, 2, 0}}}, Request: 7,
 		},
 		parsed: func(data []byte) (any, error) { p := new(Plan); return p, p.Parse(data) },
 		bytes: `05 04                        kind plan, version 4
@@ -209,7 +209,8 @@ var golden = []struct {
 		        40 02                        8 number
 		        6a 0e 08 01                  13 routes: stream
 		           12 04 01 04 02 00           2 table
-		           1a 04 00 04 02 00           3 before`,
+		           1a 04 00 04 02 00           3 before
+		        80 01 07                     16 request`,
 	},
 	{
 		name: "marker of an epoch",

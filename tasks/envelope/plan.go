@@ -92,6 +92,8 @@ type Plan struct {
 	Routes []Routes
 	// Goal has the owners that the plans lead to, for each stage (by name) that has not reached it.
 	Goal []PlanStage
+	// Request is the number of the request for a routing table that the plan is a step of; 0: it is of none.
+	Request uint64
 }
 
 // Move is what one task of a stage gives to another: Groups, ascending, of the stage (its index in the
@@ -185,6 +187,7 @@ func (p *Plan) Append(dst []byte) []byte {
 		e.bytes(2, r.Table)
 		e.bytes(3, r.Before)
 	}
+	e.uint(16, p.Request)
 	return e.b
 }
 
@@ -284,6 +287,8 @@ func (p *Plan) Parse(data []byte) error {
 			p.Goal = append(p.Goal, d.planStage(&goals))
 		case 13:
 			p.Routes = append(p.Routes, d.routes())
+		case 16:
+			p.Request = d.uint()
 		default:
 			d.skip()
 		}

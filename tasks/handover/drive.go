@@ -11,27 +11,35 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
 // Drive implements runtime.Handover.
-func (h *Handover) Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error {
+func (h *Handover) Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error {
 	c, err := h.claim(ctx)
 	if err != nil {
 		return err
 	}
 	d := &drive{c: c, began: h.cfg.Clock(), tell: tell}
+	c.life, c.saw = life, d.saw
+	if err := d.reroute(ctx, j, tables, true); err != nil {
+		return err
+	}
 	for i := range asked {
 		d.ask(i, &asked[i])
 	}
 	d.resumed()
-	if len(d.moves) == 0 {
-		d.saw(&rescale.Decision{Settled: true})
-		return nil
+	if len(d.moves) > 0 {
+		if _, err = c.run(ctx, j); err != nil {
+			return err
+		}
 	}
-	c.life, c.saw = life, d.saw
-	_, err = c.run(ctx, j)
-	return err
+	if err := d.reroute(ctx, j, tables, false); err != nil {
+		return err
+	}
+	d.saw(&rescale.Decision{Settled: true})
+	return nil
 }
 
 // Check returns why a request of a job on workers cannot be carried out, as far as the job's settings
@@ -58,7 +66,10 @@ type drive struct {
 	tell  func(*rescale.Progress)
 	moves []moving
 	done  []rescale.Outcome
-	told  *rescale.Progress
+	// table is the request for a routing table that is carried out, nil: none is; rerouted are the outcomes.
+	table    *routing.Reroute
+	rerouted []rescale.Outcome
+	told     *rescale.Progress
 }
 
 // moving is one stage with a goal.
@@ -101,6 +112,11 @@ func (d *drive) resumed() {
 	}
 }
 
+// since returns the time in ms for which it has run.
+func (d *drive) since() float64 {
+	return float64(d.c.h.cfg.Clock().Sub(d.began)) / float64(time.Millisecond)
+}
+
 // saw handles a decision: it tells the progress if there is any.
 func (d *drive) saw(now *rescale.Decision) {
 	d.moves = slices.DeleteFunc(d.moves, func(m moving) bool {
@@ -113,14 +129,18 @@ func (d *drive) saw(now *rescale.Decision) {
 		}
 		o.Result.Steps = d.c.steps
 		o.Result.To = d.c.present.Stages[m.stage].Tasks
-		o.Result.SettledMS = float64(d.c.h.cfg.Clock().Sub(d.began)) / float64(time.Millisecond)
+		o.Result.SettledMS = d.since()
 		if m.request >= 0 {
 			d.done = append(d.done, o)
 		}
 		return true
 	})
-	p := &rescale.Progress{Waits: now.Waits, Done: slices.Clone(d.done)}
+	p := &rescale.Progress{Waits: now.Waits, Done: slices.Clone(d.done), Rerouted: slices.Clone(d.rerouted)}
+	if d.table != nil {
+		p.Table = d.table.Stage
+	}
 	plan := d.c.control.Plan
+	p.Epoch = plan.Epoch
 	for s := range plan.Stages {
 		p.Tasks, p.Members = append(p.Tasks, plan.Stages[s].Tasks), append(p.Members, plan.Members(s))
 		if now.Settled { // they have left
@@ -187,6 +207,9 @@ func (c *controller) finishStep(ctx context.Context) (err error) {
 	}()
 	for {
 		d, err := c.next(ctx, nil)
+		if err == nil && c.saw != nil {
+			c.saw(&d)
+		}
 		switch {
 		case errors.Is(err, sharedlog.ErrTrimmed):
 			continue // since the tail was read: there are newer markers

@@ -47,23 +47,42 @@ func (c *controller) adopting(ctx context.Context, tail sharedlog.LSN) (string, 
 // Reroute implements runtime.Handover. If ctx ends, or if a step fails, what has been done so far remains: the tables and
 // owners of each plan are consistent.
 func (h *Handover) Reroute(ctx context.Context, j rescale.Tasks, r routing.Reroute) error {
-	s := h.stage(r.Stage)
-	if s < 0 {
-		return h.Check(r.Stage, 1)
-	}
-	all := routing.Domains(h.cfg.Layout)
-	i := slices.IndexFunc(all, func(d routing.Domain) bool { return slices.Contains(d.Stages, s) })
-	if i < 0 {
-		return fmt.Errorf("stage %s reads no stream with slots: a job has them if it is begun with some, in streams that go by the hash of a key", r.Stage)
+	if _, _, err := h.domain(r.Stage); err != nil {
+		return err
 	}
 	c, err := h.claim(ctx)
 	if err != nil {
 		return err
 	}
-	busy := slices.ContainsFunc(all[i].Stages, func(s int) bool { return c.core.Goal(s) != nil }) // with what an earlier process began
-	if p := c.control.Plan; r.Have != nil && (busy || p.Epoch != r.Epoch || !slices.Equal(p.Stages[s].Owners, r.Have)) {
-		return rescale.ErrChanged
+	return c.replace(ctx, j, &r)
+}
+
+// domain returns the index of a stage, and of the domain among those of the job whose streams it reads.
+func (h *Handover) domain(stage string) (s, i int, err error) {
+	if s = h.stage(stage); s < 0 {
+		return s, -1, h.Check(stage, 1)
 	}
+	i = slices.IndexFunc(routing.Domains(h.cfg.Layout), func(d routing.Domain) bool { return slices.Contains(d.Stages, s) })
+	if i < 0 {
+		err = fmt.Errorf("stage %s reads no stream with slots: a job has them if it is begun with some, in streams that go by the hash of a key", stage)
+	}
+	return s, i, err
+}
+
+// replace carries out a request. If the newest plan is a step of it, it continues.
+func (c *controller) replace(ctx context.Context, j rescale.Tasks, r *routing.Reroute) error {
+	s, i, err := c.h.domain(r.Stage)
+	if err != nil {
+		return refused{err}
+	}
+	all := routing.Domains(c.h.cfg.Layout)
+	started := c.began(r)
+	busy := slices.ContainsFunc(all[i].Stages, func(s int) bool { return c.core.Goal(s) != nil }) // with what an earlier process began
+	if p := c.control.Plan; !started && r.Have != nil && (busy || p.Epoch != r.Epoch || !slices.Equal(p.Stages[s].Owners, r.Have)) {
+		return refused{rescale.ErrChanged}
+	}
+	c.request = r.Number
+	defer func() { c.request = 0 }()
 	if busy {
 		if _, err := c.run(ctx, j); err != nil {
 			return err
@@ -78,19 +97,24 @@ func (h *Handover) Reroute(ctx context.Context, j rescale.Tasks, r routing.Rerou
 			return err
 		}
 		if n := c.present.Stages[s].Tasks; tasks != 0 && n != tasks && r.Owners != nil {
-			return rescale.ErrChanged
-		} else if tasks = n; slices.ContainsFunc(r.Owners, func(owner int) bool { return owner < 0 || owner >= n }) {
-			return fmt.Errorf("stage %s has %d tasks: one of the owners is none of them", r.Stage, n)
+			return refused{rescale.ErrChanged}
+		} else if tasks = n; r.Owners != nil {
+			if err := rescale.Check(rescale.Stage{Name: r.Stage, Owners: c.control.Plan.Stages[s].Owners, Tasks: n}, r.Owners); err != nil {
+				return refused{err}
+			}
+			if err := c.present.Fits(s, r.Owners); err != nil { // before a step of it is made
+				return refused{err}
+			}
 		}
-		d, err := decide(present, &r, slices.Index(all[i].Stages, s))
+		d, err := decide(present, r, slices.Index(all[i].Stages, s))
 		switch {
 		case err != nil:
-			return err
+			return refused{err}
 		case d.Done:
 			c.h.cfg.Reached(observe.Event{Step: observe.RouteReached})
 			return nil
 		case d.Plan == nil:
-			return errors.New(d.Waits) // there is nothing to wait for
+			return refused{errors.New(d.Waits)} // there is nothing to wait for
 		case d.Kind == epoch.Route:
 			err = c.reroute(ctx, all, &all[i], d.Plan.Table)
 		default:
@@ -147,13 +171,16 @@ func (c *controller) reroute(ctx context.Context, all []routing.Domain, d *routi
 func (c *controller) moveTo(ctx context.Context, j rescale.Tasks, stages []int, owners [][]int) error {
 	c.h.cfg.Reached(observe.Event{Step: observe.RouteMoving})
 	for i, s := range stages {
+		if err := c.present.Fits(s, owners[i]); err != nil {
+			return refused{err}
+		}
 		if have := &c.control.Plan.Stages[s]; !slices.Equal(have.Owners, owners[i]) {
 			c.core.Ask(s, rescale.Goal{Tasks: have.Tasks, Owners: owners[i], Strategy: "slots"})
 		}
 	}
 	_, err := c.run(ctx, j)
 	if err == nil && len(c.ended) > 0 {
-		err = rescale.ErrStageEnded
+		err = refused{rescale.ErrStageEnded}
 	}
 	return err
 }

@@ -113,6 +113,9 @@ func (c *controller) ask(s int, r *rescale.Request) (*rescale.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.present.Fits(s, goal); err != nil {
+		return nil, err
+	}
 	batch := mode.Step(r.Batch)
 	done.To, done.Strategy, done.Batch, done.Mode, done.GroupsMoved = r.Tasks, strategy, batch, mode.Name, rescale.Moved(have.Owners, goal)
 	c.core.Ask(s, rescale.Goal{Tasks: r.Tasks, Owners: goal, Strategy: strategy, ID: r.ID, Batch: batch, Mode: mode.Name, Late: r.Late || mode.Restarts})
@@ -159,6 +162,7 @@ type controller struct {
 	core    *rescale.Control
 	log     sharedlog.Log
 	present *layout.Layout // as of the newest plan
+	request uint64         // that its plans are steps of, 0: of none
 	steps   int
 	ended   []int    // stages whose goals were given up
 	entered [][2]int // stages and tasks that were started because a plan was to name them
@@ -372,7 +376,7 @@ func (c *controller) members(s int) int {
 // nextPlan returns the next plan, as yet without a change. All tasks have adopted the routing tables of the newest one.
 func (c *controller) nextPlan() *envelope.Plan {
 	p := *c.control.Plan
-	p.Number, p.Moves, p.Routes, p.Stages = max(p.Number, 1)+1, nil, routing.Next(&p), slices.Clone(p.Stages)
+	p.Number, p.Moves, p.Routes, p.Stages, p.Request = max(p.Number, 1)+1, nil, routing.Next(&p), slices.Clone(p.Stages), c.request
 	return &p
 }
 

@@ -25,17 +25,3 @@ func TestAutoIsForOneProcess(t *testing.T) {
 	_, err = Submit(t.Context(), nil, spec)
 	require.EqualError(t, err, `job "autos": nothing changes the grain of stage "by-key" on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of 1000 ms or more, or Task`)
 }
-
-// A job with slots is not submitted: nothing on workers would use them.
-func TestSlotsAreForOneProcess(t *testing.T) {
-	job := operators.NewJob("slots")
-	in := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
-	byKey := operators.KeyBy(in, "by-key", serde.Int64, func(v *int64) int64 { return *v })
-	operators.ToSink(operators.CountWindows(byKey, operators.Tumbling(time.Second)), "out", operators.FuncSink(func(*operators.Batch[operators.KV[int64, operators.Windowed[int64]]]) error { return nil }))
-	plan, err := job.Plan()
-	require.NoError(t, err)
-	spec, err := tasks.Describe(plan, tasks.Options{Slots: 4})
-	require.NoError(t, err)
-	_, err = Submit(t.Context(), nil, spec)
-	require.EqualError(t, err, `job "slots": slots: 4, but the manager, which balances jobs on workers, moves whole key groups: run the job in one process, or use no slots and more key groups (--key-groups)`)
-}

@@ -20,13 +20,23 @@ import (
 // Loads asks the workers at these addresses, all at once, what the tasks of a job measure: the status of
 // each with its loads by key group. A worker that does not answer contributes nothing.
 func Loads(ctx context.Context, d transport.Dialer, addrs []string, job, id string) []tasks.Status {
+	return ask(ctx, d, addrs, "worker/load", job, id)
+}
+
+// Samples is Loads with samples of the keys of streams with slots. They fade from one time that they are asked for to the next, so
+// the first ones are of no use if nothing has asked for long.
+func Samples(ctx context.Context, d transport.Dialer, addrs []string, job, id string) []tasks.Status {
+	return ask(ctx, d, addrs, "worker/samples", job, id)
+}
+
+func ask(ctx context.Context, d transport.Dialer, addrs []string, what, job, id string) []tasks.Status {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	newest := newestOf{}
 	for _, addr := range addrs {
 		wg.Go(func() {
 			var all []autoscale.Reading
-			if transport.AskJSON(ctx, d, addr, "worker/load", &all) != nil {
+			if transport.AskJSON(ctx, d, addr, what, &all) != nil {
 				return
 			}
 			mu.Lock()

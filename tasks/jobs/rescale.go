@@ -51,12 +51,10 @@ func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescal
 		return 0, fmt.Errorf("job %q is %s: the key groups of a job that runs can move", name, cmp.Or(st.Phase, meta.Submitted))
 	}
 	return number, store.Change(ctx, name, func(j *meta.Job) error {
-		number = uint64(time.Now().UnixNano())
-		for _, old := range j.Rescale {
-			number = max(number, old.Number+1)
-		}
+		st := v.States[name]
+		number = j.NextNumber(&st, time.Now().UnixNano())
 		for _, stage := range of {
-			if r.Have != nil && slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage }) {
+			if r.Have != nil && slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage }) || r.Have != nil && slices.ContainsFunc(j.Reroute, func(old meta.Reroute) bool { return old.Stage == stage }) {
 				return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
 			}
 			j.Rescale = slices.DeleteFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })

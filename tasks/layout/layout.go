@@ -161,6 +161,14 @@ func (l *Layout) Most(stage int) int {
 	return n
 }
 
+// Fits returns why tasks of a stage cannot own key groups as owner says, nil: their commits fit groups of the log.
+func (l *Layout) Fits(stage int, owner []int) error {
+	c := *l
+	c.Stages = slices.Clone(l.Stages)
+	c.Stages[stage].Owner, c.Stages[stage].Tasks = owner, slices.Max(owner)+1
+	return c.checkTags(stage)
+}
+
 // checkTags refuses a plan whose commits might not fit one group (ADR 0005).
 func (l *Layout) checkTags(stage int) error {
 	spec, st := &l.Plan.Stages[stage], &l.Stages[stage]

@@ -32,6 +32,10 @@ type Job struct {
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
 	// Rescale are the requests to move key groups that have no outcome yet, at most one a stage.
 	Rescale []Rescale `json:"rescale,omitempty"`
+	// Reroute are the requests for routing tables that have no outcome yet, at most one a stage.
+	Reroute []Reroute `json:"reroute,omitempty"`
+	// Newest is the highest number of a request in Rescale or Reroute, also of those that have an outcome.
+	Newest uint64 `json:"newest_request,omitempty"`
 	// Auto are the stages that are autoscaled, with their bounds.
 	Auto []tasks.Autoscale `json:"auto,omitempty"`
 	// Balance are the stages whose key groups are distributed as their load demands.
@@ -115,6 +119,8 @@ type State struct {
 	Tasks []int `json:"tasks,omitempty"`
 	// Rescaled are the outcomes of the newest requests to move key groups, at most one a stage.
 	Rescaled []Rescaled `json:"rescaled,omitempty"`
+	// Rerouted are those of the newest requests for routing tables, at most one a stage.
+	Rerouted []Rerouted `json:"rerouted,omitempty"`
 }
 
 // Answered reports whether a request has an outcome.

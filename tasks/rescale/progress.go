@@ -16,8 +16,11 @@ type Progress struct {
 	Stages []StageProgress
 	// Waits says what the next plan, or the end of the present step, waits for.
 	Waits string
-	// Done are the requests that have an outcome.
-	Done []Outcome
+	// Done are the requests that have an outcome, Rerouted those for routing tables.
+	Done, Rerouted []Outcome
+	// Table is the stage whose routing table is being replaced; "": none is. Epoch is the number of the newest one.
+	Table string
+	Epoch uint32
 }
 
 // StageProgress is the part of a Progress that concerns one stage.
@@ -40,12 +43,15 @@ type Outcome struct {
 	Error  string
 }
 
-// String describes a Progress in one sentence; "" if no rescale is under way.
+// String describes a Progress in one sentence; "" if nothing is under way.
 func (p *Progress) String() string {
-	if len(p.Stages) == 0 {
+	var all []string
+	if p.Table != "" {
+		all = append(all, "replacing the routing table of "+p.Table)
+	}
+	if len(p.Stages) == 0 && len(all) == 0 {
 		return ""
 	}
-	var all []string
 	for _, s := range p.Stages {
 		if s.Cancel {
 			all = append(all, fmt.Sprintf("giving up the rescale of %s", s.Stage))

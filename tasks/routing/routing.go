@@ -22,6 +22,25 @@ import (
 // Table is the type of routing tables.
 type Table = route.Table
 
+// Encode returns the places of a request for a table in place of was, with the number of that one.
+func Encode(was *Table, places []route.Place) ([]byte, error) {
+	t, err := route.NewTable(was.Epoch, was.Groups, was.Slots, places)
+	if err != nil {
+		return nil, err
+	}
+	return t.Append(nil), nil
+}
+
+// Decode sets the places of a request, and the number of the table that they are in place of, to what Encode has made.
+func (r *Reroute) Decode(b []byte) error {
+	t, err := route.DecodeTable(b)
+	if err != nil {
+		return fmt.Errorf("stage %s: the table of the request: %w", r.Stage, err)
+	}
+	r.Places, r.Epoch = t.Places(), t.Epoch
+	return nil
+}
+
 // Domain is streams with slots that meet in some stages: one table routes them.
 type Domain struct {
 	// Stream is the first of its Streams, by which plans name the domain. Stages read them.
@@ -183,6 +202,9 @@ type Reroute struct {
 	// the table, and no rescale is asked for.
 	Have  []int
 	Epoch uint32
+	// Number, if not 0, is that of the request, which plans have: who finds one that has it continues the request, whatever Have
+	// says.
+	Number uint64
 }
 
 // New returns the part of a task of a stage with these outputs, nil if none of the stage's streams has slots. shown gets samples of

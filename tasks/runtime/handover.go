@@ -25,9 +25,9 @@ type Handover interface {
 	Check(stage string, tasks int) error
 	// Rescale moves key groups of a running job until a goal is reached.
 	Rescale(ctx context.Context, j rescale.Tasks, r rescale.Request) (*rescale.Result, error)
-	// Drive is Rescale for all requests, and for the goals that the newest plan in the log has; it tells
+	// Drive is Rescale and Reroute for all requests, and Rescale for the goals that the newest plan in the log has; it tells
 	// its progress. The end of ctx ends it between two plans; the end of life, at once.
-	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tell func(*rescale.Progress)) error
+	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error
 	// Switch appends a plan that sets the grain of a stage, when no key group is on its way.
 	Switch(ctx context.Context, s Switch) error
 	// Reroute replaces the routing table of streams with slots, and moves key groups to the owners that are wanted.

@@ -17,6 +17,8 @@ type Sampler struct {
 	mu   sync.Mutex
 	load *sketch.Load
 	at   time.Time // up to when its items have faded
+
+	told *sketch.Sample // of a task in another process: what it has told; nil: it is of this one
 }
 
 // Sampler returns the sampler of the task's i-th output stream, which has so many hash groups.
@@ -45,6 +47,9 @@ func (s *Sampler) Reset() {
 func (s *Sampler) Read() sketch.Sample {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.told != nil {
+		return *s.told
+	}
 	now := s.clock()
 	if ms := now.Sub(s.at).Milliseconds(); ms > 0 {
 		s.load.Fade(ms)

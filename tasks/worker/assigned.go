@@ -306,7 +306,7 @@ func (w *worker) ended(a *assigned, err error) {
 		r.State, r.Error = manager.TaskDrained, ""
 	case errors.Is(err, tasks.ErrStopped), a.stopped && errors.Is(err, context.Canceled):
 		r.State, r.Error = manager.TaskStopped, ""
-	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild), errors.Is(err, tasks.ErrNoStore):
+	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild), errors.Is(err, tasks.ErrNoStore), errors.Is(err, exec.ErrStays):
 		r.State = manager.TaskRefused
 	default:
 		var user *tasks.UserError

@@ -117,7 +117,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	server.Handle("worker/reports", w.serveReports)
 	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
-	server.Handle("worker/load", transport.AnswerJSON(func() any { return w.load() }))
+	server.Handle("worker/load", transport.AnswerJSON(func() any { return w.load(autoscale.NewReading) }))
+	server.Handle("worker/samples", transport.AnswerJSON(func() any { return w.load(autoscale.NewSampled) }))
 	w.peers = &peers{dialer, w.me.Addr}
 	server.Handle(copiesStream, w.serveCopies)
 	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.entries.All() }))
@@ -378,13 +379,13 @@ func (w *worker) status() Status {
 }
 
 // load returns what those measure that autoscale or balance stages.
-func (w *worker) load() []autoscale.Reading {
+func (w *worker) load(read func(job, id string, s tasks.Status) autoscale.Reading) []autoscale.Reading {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := make([]autoscale.Reading, 0, len(w.tasks))
 	for _, a := range w.tasks {
 		if a.running != nil {
-			all = append(all, autoscale.NewReading(a.report.Job, a.report.ID, a.running.Status()))
+			all = append(all, read(a.report.Job, a.report.ID, a.running.Status()))
 		}
 	}
 	return all

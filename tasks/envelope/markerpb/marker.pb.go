@@ -746,7 +746,9 @@ type Plan struct {
 	Goal []*PlanStage `protobuf:"bytes,10,rep,name=goal,proto3" json:"goal,omitempty"`
 	// The routing tables, of a job with slots whose tables are not those that it began with. Such a job's
 	// plans are of version 4.
-	Routes        []*Routes `protobuf:"bytes,13,rep,name=routes,proto3" json:"routes,omitempty"`
+	Routes []*Routes `protobuf:"bytes,13,rep,name=routes,proto3" json:"routes,omitempty"`
+	// The number of the request for a routing table that the plan is a step of; 0: it is of none.
+	Request       uint64 `protobuf:"varint,16,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +858,13 @@ func (x *Plan) GetRoutes() []*Routes {
 		return x.Routes
 	}
 	return nil
+}
+
+func (x *Plan) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
 }
 
 // The routing table of the streams that meet in some stages.
@@ -1470,7 +1479,7 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\rR\x05tasks\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x12\n" +
-	"\x04plan\x18\x05 \x01(\x04R\x04plan\"\x9f\x03\n" +
+	"\x04plan\x18\x05 \x01(\x04R\x04plan\"\xb9\x03\n" +
 	"\x04Plan\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12 \n" +
@@ -1483,7 +1492,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05moves\x18\t \x03(\v2\x17.tailrace.tasks.v1.MoveR\x05moves\x120\n" +
 	"\x04goal\x18\n" +
 	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\x121\n" +
-	"\x06routes\x18\r \x03(\v2\x19.tailrace.tasks.v1.RoutesR\x06routes\"N\n" +
+	"\x06routes\x18\r \x03(\v2\x19.tailrace.tasks.v1.RoutesR\x06routes\x12\x18\n" +
+	"\arequest\x18\x10 \x01(\x04R\arequest\"N\n" +
 	"\x06Routes\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\fR\x05table\x12\x16\n" +

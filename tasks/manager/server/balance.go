@@ -86,15 +86,20 @@ func (b *balancer) run(ctx context.Context) {
 // Rescale implements balance.Job.
 func (b *balancer) Rescale(ctx context.Context, q rescale.Request) (*rescale.Result, error) {
 	done, err := b.scaler.Rescale(ctx, q)
+	return done, b.kind(err)
+}
+
+// kind returns the error of a request as one of those that a balancer knows, if it is.
+func (b *balancer) kind(err error) error {
 	if err == nil {
-		return done, nil
+		return nil
 	}
 	for _, known := range []error{rescale.ErrChanged, rescale.ErrStageEnded} {
 		if strings.Contains(err.Error(), known.Error()) { // etcd has its text
 			err = fmt.Errorf("job %q: %w", b.job, known)
 		}
 	}
-	return nil, err
+	return err
 }
 
 // balanced says how the stages of a job are balanced, a sentence for each.

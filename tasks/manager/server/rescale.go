@@ -17,6 +17,7 @@ import (
 type drive struct {
 	name    string
 	asked   []meta.Rescale
+	tables  []meta.Reroute
 	cancel  context.CancelFunc
 	ask     func(k manager.TaskKey, givers []int) bool // asks the core for a newcomer
 	changed chan struct{}
@@ -104,12 +105,14 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 	for name, j := range v.Jobs {
 		st := v.States[name]
 		answered := func(a meta.Rescale) bool { return st.Answered(&a) }
-		if !slices.ContainsFunc(j.Rescale, answered) {
+		rerouted := func(a meta.Reroute) bool { return st.HasRerouted(&a) }
+		if !slices.ContainsFunc(j.Rescale, answered) && !slices.ContainsFunc(j.Reroute, rerouted) {
 			continue
 		}
 		wg.Go(func() {
 			err := r.opt.Store.Change(ctx, name, func(j *meta.Job) error {
 				j.Rescale = slices.DeleteFunc(j.Rescale, answered)
+				j.Reroute = slices.DeleteFunc(j.Reroute, rerouted)
 				return nil
 			})
 			if err != nil && ctx.Err() == nil {
@@ -122,7 +125,7 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 // move starts to move key groups of a job.
 func (r *term) move(life context.Context, name string, tell func(func()), wg *sync.WaitGroup) {
 	ctx, cancel := context.WithCancel(life)
-	d := &drive{name: name, asked: r.asked(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
+	d := &drive{name: name, asked: r.asked(name), tables: r.tables(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
 	d.ask = func(k manager.TaskKey, givers []int) bool {
 		said := make(chan bool, 1)
 		tell(func() { said <- r.core.Enter(now(), k, givers) })
@@ -153,6 +156,7 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 	for _, a := range d.asked {
 		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Have: a.Have, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
 	}
+	tables, of := r.wanted(d, tell)
 	for {
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
 		var rescaler tasks.Rescaler
@@ -165,7 +169,12 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 			r.refuse(d, spec, tell)
 			return true
 		default:
-			err = rescaler.Drive(ctx, life, d, asked, func(p *rescale.Progress) { r.progressed(d, p, tell) })
+			err = rescaler.Drive(ctx, life, d, asked, tables, func(p *rescale.Progress) {
+				for i := range p.Rerouted { // of the requests that could be read
+					p.Rerouted[i].Request = of[p.Rerouted[i].Request]
+				}
+				r.progressed(d, p, tell)
+			})
 		}
 		switch {
 		case err == nil:
@@ -190,6 +199,9 @@ func (r *term) refuse(d *drive, spec *tasks.Spec, tell func(func())) {
 			o.Error = err.Error()
 		}
 		p.Done = append(p.Done, o)
+	}
+	for i := range d.tables {
+		p.Rerouted = append(p.Rerouted, rescale.Outcome{Request: i, Error: "the job's key groups cannot move"})
 	}
 	tell(func() { r.outcomes(d, &p) })
 }
@@ -226,6 +238,7 @@ func (r *term) outcomes(d *drive, p *rescale.Progress) {
 		r.changed[d.name] = true
 	}
 	r.states[d.name] = st
+	r.rerouted(d, p)
 }
 
 // newestPlan is what the core needs of the newest plan of a job: see manager.Core.Planned.

@@ -272,6 +272,9 @@ func (r *term) view(v meta.View) {
 		for _, a := range r.asked(name) {
 			job.Rescale = max(job.Rescale, a.Number)
 		}
+		for _, a := range r.tables(name) {
+			job.Rescale = max(job.Rescale, a.Number)
+		}
 		jobs = append(jobs, job)
 	}
 	var workers []manager.Worker

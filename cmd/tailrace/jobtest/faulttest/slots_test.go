@@ -1,0 +1,47 @@
+package faulttest
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
+)
+
+// Two tasks cannot share three key groups evenly. The leading manager places a part of one in a slot, or the next one does if it
+// is killed amid that; a worker is killed, too, and the rows are right.
+var _ = Describe("a stage on workers has slots", func() {
+	for _, protocol := range []string{"fused", "marker"} {
+		It("under "+protocol, func() { world.Lasting(func(times int) { slotted(protocol, times) }) })
+	}
+})
+
+func slotted(protocol string, times int) {
+	const stage = "lots" // which all bids and auctions come to
+	w := world.New()
+	for n := range 2 {
+		w.Worker(fmt.Sprint("w", n))
+	}
+	w.Workers(2)
+	j := w.Submit(world.Job{Name: "job", Query: 4, Events: 300_000 * times, Rate: 10_000, Protocol: protocol, More: "--key-groups 3 --slots 4"})
+	w.Grown(j, 2000)
+	w.Tailrace("job", "balance", j.Name, "--stage", stage, "--balance", "below=0.95,quiet=1s")
+	var leader string
+	Eventually(func() int {
+		w.MustRun(j)
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		leader = v.Manager.Name
+		return len(v.Jobs[j.Name].Reroute) + len(v.States[j.Name].Rerouted)
+	}, world.Patience, time.Millisecond).ShouldNot(BeZero(), "no table is asked for")
+	w.Kill(leader)
+	w.Restart(leader)
+	w.Said(j.Name, "stage lots: routing epoch 1, ", time.Time{})
+	worker := w.Runs(j, stage, 0)
+	w.Kill(worker)
+	w.Restart(worker)
+	w.Finish(j)
+	j.Right()
+}
