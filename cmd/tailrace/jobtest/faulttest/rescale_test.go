@@ -122,7 +122,8 @@ func rescaled(of scaled, protocol string, times int) {
 	reached(w, j, of, number, 3)
 	w.Restart(giver)
 	w.Workers(2)
-	Expect(w.Tailrace("job", "describe", j.Name)).To(And(ContainSubstring("KEY GROUPS"), MatchRegexp(of.stage+` +2 +running`)))
+	w.Runs(j, of.stage, 2)
+	Expect(w.Tailrace("job", "describe", j.Name)).To(And(ContainSubstring("KEY GROUPS"), MatchRegexp(of.stage+` +2 +(running|ended)`)))
 	// The leading manager dies.
 	number = ask(w, j, of, 1)
 	v, err := w.View()
@@ -148,6 +149,7 @@ func ask(w *world.World, j *world.Job, of scaled, n int) (request uint64) {
 	request, err := jobs.Rescale(context.Background(), w.Store, j.Name, tasks.Rescale{Stage: of.stage, Tasks: n, Batch: 4})
 	if err != nil {
 		w.MustRun(j)
+		world.Lasts(err.Error())
 	}
 	Expect(err).NotTo(HaveOccurred())
 	return request
@@ -160,6 +162,7 @@ func reached(w *world.World, j *world.Job, of scaled, request uint64, n int) {
 	done, err := jobs.AwaitRescale(ctx, w.Store, j.Name, request)
 	if err != nil {
 		w.MustRun(j)
+		world.Lasts(err.Error())
 		w.Explain(j)
 	}
 	Expect(err).NotTo(HaveOccurred())

@@ -22,9 +22,12 @@ func (w *World) Nexmark(args ...string) string {
 	return out
 }
 
-// Tailrace runs a command of tailrace on the cluster.
+// Tailrace runs a command of tailrace on the cluster. It ends the story (Lasting) if the command fails because the job has ended.
 func (w *World) Tailrace(args ...string) string {
 	out, err := w.Exec(Binaries.Tailrace, args...)
+	if err != nil {
+		Lasts(out)
+	}
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/rescale"
 )
 
 // Patience is how long anything without a limit of its own may take.
@@ -78,6 +80,16 @@ func (w *World) MustRun(j *Job) {
 	if ended {
 		// Lasting recovers it.
 		panic(tooShort(fmt.Sprintf("job %s has ended before its story", j.Name)))
+	}
+}
+
+// Lasts ends the story (Lasting) if text, an error or what a command has said, is that a job or the stage of one has ended.
+func Lasts(text string) {
+	for _, over := range []string{rescale.ErrStageEnded.Error(), "is finished"} {
+		if strings.Contains(text, over) {
+			// Lasting recovers it.
+			panic(tooShort(text))
+		}
 	}
 }
 
