@@ -54,7 +54,9 @@ func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescal
 		st := v.States[name]
 		number = j.NextNumber(&st, time.Now().UnixNano())
 		for _, stage := range of {
-			if r.Have != nil && slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage }) || r.Have != nil && slices.ContainsFunc(j.Reroute, func(old meta.Reroute) bool { return old.Stage == stage }) {
+			moves := slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
+			routes := slices.ContainsFunc(j.Reroute, func(old meta.Reroute) bool { return old.Stage == stage })
+			if r.Have != nil && (moves || routes) {
 				return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
 			}
 			j.Rescale = slices.DeleteFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
