@@ -40,12 +40,19 @@ func Reroute(ctx context.Context, store *meta.Store, name string, r tasks.Rerout
 	return number, store.Change(ctx, name, func(j *meta.Job) error {
 		number = j.NextNumber(&st, time.Now().UnixNano())
 		same := func(old meta.Reroute) bool { return old.Stage == r.Stage }
-		if r.Have != nil && (slices.ContainsFunc(j.Reroute, same) || slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == r.Stage })) {
+		if r.Have != nil && waits(j, &st, r.Stage) {
 			return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
 		}
 		j.Reroute = append(slices.DeleteFunc(j.Reroute, same), meta.Reroute{Stage: r.Stage, Number: number, Table: table, Owners: r.Owners, Have: r.Have})
 		return nil
 	})
+}
+
+// waits reports whether a request about the key groups or the table of a stage has no outcome. One that has an outcome stays in the
+// job until the manager removes it, which is later.
+func waits(j *meta.Job, st *meta.State, stage string) bool {
+	return slices.ContainsFunc(j.Rescale, func(r meta.Rescale) bool { return r.Stage == stage && !st.Answered(&r) }) ||
+		slices.ContainsFunc(j.Reroute, func(r meta.Reroute) bool { return r.Stage == stage && !st.HasRerouted(&r) })
 }
 
 // AwaitReroute waits until the request of that number has an outcome, or another one has replaced it. When ctx ends before, the
@@ -66,12 +73,12 @@ func AwaitReroute(ctx context.Context, store *meta.Store, name string, number ui
 				done = &st.Rerouted[i]
 			}
 		}
-		waits := slices.ContainsFunc(j.Reroute, func(r meta.Reroute) bool { return r.Number == number && !st.HasRerouted(&r) })
+		open := slices.ContainsFunc(j.Reroute, func(r meta.Reroute) bool { return r.Number == number && !st.HasRerouted(&r) })
 		switch phase {
 		case meta.Finished, meta.Refused, meta.Failed, meta.Stopped, "":
 			over = true
 		default:
-			over = done != nil || !waits
+			over = done != nil || !open
 		}
 		if over {
 			cancel()

@@ -54,9 +54,7 @@ func Rescale(ctx context.Context, store *meta.Store, name string, r tasks.Rescal
 		st := v.States[name]
 		number = j.NextNumber(&st, time.Now().UnixNano())
 		for _, stage := range of {
-			moves := slices.ContainsFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
-			routes := slices.ContainsFunc(j.Reroute, func(old meta.Reroute) bool { return old.Stage == stage })
-			if r.Have != nil && (moves || routes) {
+			if r.Have != nil && waits(j, &st, stage) {
 				return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
 			}
 			j.Rescale = slices.DeleteFunc(j.Rescale, func(old meta.Rescale) bool { return old.Stage == stage })
