@@ -332,12 +332,13 @@ func TestRequestsThatCannotBe(t *testing.T) {
 		{Stage: "one", Owners: slices.Repeat([]int{0}, all)},
 		{Stage: "one", Owners: append(slices.Clone(l.Stages[1].Owner)[:all-1], 8)},
 		{Stage: "one", Owners: owners(most + 1)},
+		{Stage: "one", Owners: owners(most + 1), Places: []route.Place{place(groups)}}, // the table alone could be
 		{Stage: "one", Places: []route.Place{place(all)}},
 		{Stage: "one", Places: []route.Place{place(groups), place(groups + 1)}},
 		{Stage: "one", Have: owners(200)},
 		{Stage: "one", Have: l.Stages[1].Owner, Epoch: 4},
 	}
-	want := []string{"no stage \"nothing\"", "reads no stream with slots", "owners are given for 2", "task 1 owns no key group", "has owner 8", "use fewer key groups", "", "", rescale.ErrChanged.Error(), rescale.ErrChanged.Error()}
+	want := []string{"no stage \"nothing\"", "reads no stream with slots", "owners are given for 2", "task 1 owns no key group", "has owner 8", "use fewer key groups", "use fewer key groups", "", "", rescale.ErrChanged.Error(), rescale.ErrChanged.Error()}
 	f := &fleet{t: t, log: log, spec: spec, id: id, changed: make(chan struct{}, 1)}
 	var last *rescale.Progress
 	require.NoError(t, f.reroute(t.Context(), log, []rescale.Request{{Stage: "one", Tasks: 8, Owners: owners(most + 1)}}, tables, func(p *rescale.Progress) { last = p }))
