@@ -38,7 +38,17 @@ type Catalogue struct {
 
 	mu      sync.Mutex
 	pending int // segments added or dropped since the start of the last flush
+
+	fs      vfs.FS
+	dir     string
+	damaged sync.Once // the file damagedName is there
 }
+
+// damagedName is a file that says that a file of the catalogue is damaged. The next OpenCatalogue begins an empty one.
+const damagedName = "DAMAGED"
+
+// remedy is what mends a damaged catalogue.
+const remedy = "(restart the process: it rebuilds the catalogue from the segments)"
 
 // begin keeps the database open until the caller calls c.use.RUnlock.
 func (c *Catalogue) begin() error {
@@ -65,7 +75,17 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 	if dir == "" {
 		return openCatalogueOn(vfs.NewMem(), "catalogue", false)
 	}
+	if _, err := vfs.Default.Stat(vfs.Default.PathJoin(dir, damagedName)); err == nil {
+		if err := vfs.Default.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+	}
 	c, err := openCatalogueOn(vfs.Default, dir, true)
+	if err == nil {
+		if _, err = c.segments(); err != nil {
+			_ = c.Close() // the first error is more useful
+		}
+	}
 	var no syscall.Errno
 	if err != nil && (!errors.As(err, &no) || no == syscall.ENOENT) {
 		// Not an error of the system: the files are damaged, or one is missing.
@@ -78,7 +98,7 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 }
 
 func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
-	c := &Catalogue{ballast: newBallast(fsys, dir)}
+	c := &Catalogue{ballast: newBallast(fsys, dir), fs: fsys, dir: dir}
 	c.ballast.made = !fills // only a disk gets full
 	o := &pebble.Options{
 		FS:                 vfs.OnDiskFull(fsys, c.ballast.drop),
@@ -86,11 +106,14 @@ func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 		FormatMajorVersion: pebble.FormatNewest,
 		MemTableSize:       memTable,
 		DisableWAL:         true,
-		EventListener: &pebble.EventListener{BackgroundError: func(err error) {
-			if isFull(err) {
-				time.Sleep(50 * time.Millisecond) // pebble retries immediately, forever
-			}
-		}},
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) {
+				if isFull(err) || pebble.IsCorruptionError(err) {
+					time.Sleep(50 * time.Millisecond) // pebble retries immediately, forever
+				}
+			},
+			DataCorruption: c.found,
+		},
 	}
 	var err error
 	if c.db, err = pebble.Open(dir, o); err != nil {
@@ -102,6 +125,35 @@ func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 	}
 	c.ballast.make()
 	return c, nil
+}
+
+// found takes note of a damaged file, for which pebble would otherwise end the process, at each start again. What was
+// reading returns an error.
+func (c *Catalogue) found(pebble.DataCorruptionInfo) {
+	c.damaged.Do(func() {
+		if f, err := c.fs.Create(c.fs.PathJoin(c.dir, damagedName), vfs.WriteCategoryUnspecified); err == nil {
+			_ = f.Close() // it is empty; without it, the next reader of the damaged file finds the damage again
+		}
+	})
+}
+
+// unread returns the error of a read that has failed with err.
+func unread(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: %w %s", err, remedy)
+	}
+	return sharedlog.Errorf(sharedlog.KindOther, "catalogue of tags: %w", err)
+}
+
+var errMalformed = sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: malformed entry")
+
+// lsn parses the LSN that an entry begins with, and returns what follows it.
+func lsn(v []byte) (sharedlog.LSN, []byte, error) {
+	l, n := binary.Uvarint(v)
+	if n <= 0 {
+		return 0, nil, errMalformed
+	}
+	return sharedlog.LSN(l), v[n:], nil
 }
 
 func isFull(err error) bool {
@@ -218,14 +270,17 @@ func (c *Catalogue) add(p *Part) error {
 func (c *Catalogue) segments() (map[segment.ID]entry, error) {
 	all := make(map[segment.ID]entry)
 	err := c.each([]byte{'s'}, nil, func(k, v []byte) error {
-		first, n := binary.Uvarint(v)
-		if n <= 0 || len(k) != 9 {
-			return errors.New("catalogue of tags: malformed entry")
+		if len(k) != 9 {
+			return errMalformed
 		}
-		end, _ := binary.Uvarint(v[n:])
+		first, v, err := lsn(v)
+		if err != nil {
+			return err
+		}
+		end, _, err := lsn(v)
 		id := parseID(k[1:])
-		all[id] = entry{id: id, first: sharedlog.LSN(first), end: sharedlog.LSN(end)}
-		return nil
+		all[id] = entry{id: id, first: first, end: end}
+		return err
 	})
 	return all, err
 }
@@ -239,10 +294,11 @@ func (c *Catalogue) with(ids []segment.ID, tag sharedlog.Tag, first, last segmen
 		if id.Compare(last) > 0 {
 			return errStop
 		}
-		if end, _ := binary.Uvarint(v); sharedlog.LSN(end) > from {
+		end, _, err := lsn(v)
+		if end > from {
 			ids = append(ids, id)
 		}
-		return nil
+		return err
 	})
 	return ids, err
 }
@@ -253,8 +309,11 @@ func (c *Catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool
 	prefix := appendID([]byte{'u'}, id)
 	ok := true
 	err := c.each(prefix, nil, func(k, v []byte) error {
-		end, _ := binary.Uvarint(v)
-		if !f(sharedlog.Tag(k[len(prefix):]), sharedlog.LSN(end)) {
+		end, _, err := lsn(v)
+		if err != nil {
+			return err
+		}
+		if !f(sharedlog.Tag(k[len(prefix):]), end) {
 			ok = false
 			return errStop
 		}
@@ -306,9 +365,13 @@ func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err e
 	}
 	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: after(prefix)})
 	if err != nil {
-		return err
+		return unread(err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() {
+		if e := it.Close(); err == nil && e != nil {
+			err = unread(e)
+		}
+	}()
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := f(it.Key(), it.Value()); err != nil {
 			if errors.Is(err, errStop) {
@@ -318,7 +381,7 @@ func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err e
 		}
 	}
 	if err := it.Error(); err != nil {
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: %w (it can be deleted: it is rebuilt from the segments)", err)
+		return unread(err)
 	}
 	return nil
 }

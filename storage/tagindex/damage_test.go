@@ -2,6 +2,9 @@ package tagindex
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -191,4 +194,81 @@ func TestExtent(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrCorrupt, "no segment without groups is closed")
 	_, err = Extent(id, []byte{99})
 	require.ErrorIs(t, err, sharedlog.ErrVersion)
+}
+
+// A reader of a damaged catalogue gets everything or an error that says what to do, and the next process everything: it builds the
+// catalogue anew. No damage ends the process.
+func TestADamagedCatalogue(t *testing.T) {
+	whole := t.TempDir()
+	s := &store{footers: map[segment.ID][]byte{}}
+	x, err := Open(s, nil, Options{Dir: whole})
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	tags, want := []sharedlog.Tag{"none"}, map[sharedlog.Tag][]sharedlog.LSN{}
+	for n := range sharedlog.LSN(5) {
+		of := []sharedlog.Tag{"t"}
+		for range 300 { // so that most of the catalogue is about tags
+			of = append(of, sharedlog.Tag(fmt.Sprint(rng.Uint64())))
+		}
+		id := segment.ID{Shard: 1, Number: uint32(n) + 1}
+		x.Begin(id)
+		add(x, id, n+1, of...)
+		closeOne(t, x, s, id)
+		for _, tag := range of {
+			want[tag] = append(want[tag], n+1)
+		}
+		tags = append(tags, of[n:n+2]...)
+	}
+	require.NoError(t, x.Close())
+	files, err := filepath.Glob(filepath.Join(whole, "[MO]*-*"))
+	require.NoError(t, err)
+	tables, err := filepath.Glob(filepath.Join(whole, "*.sst"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tables)
+	files = append(files, tables...)
+	read, failed := 0, 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+		path := files[rng.IntN(len(files))]
+		if seed%3 > 0 {
+			path = tables[0]
+		}
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		path = filepath.Join(dir, filepath.Base(path))
+		switch rng.IntN(8) {
+		case 0:
+			require.NoError(t, os.Remove(path))
+		case 1:
+			require.NoError(t, os.Truncate(path, int64(rng.IntN(len(b)))))
+		default:
+			among := len(b)
+			if seed%2 == 0 {
+				among = min(among, 500) // where the segments are listed
+			}
+			b[rng.IntN(among)] ^= 1 << rng.IntN(8)
+			require.NoError(t, os.WriteFile(path, b, 0o644))
+		}
+		for start := range 2 {
+			x, err := Open(s, s.closed(), Options{Dir: dir, Tail: 6})
+			require.NoError(t, err, "seed %d", seed)
+			for _, tag := range tags {
+				lsns, err := all(x, tag, 1)
+				if err == nil {
+					require.Equal(t, want[tag], lsns, "seed %d, %s", seed, tag)
+					read++
+					continue
+				}
+				require.Zero(t, start, "seed %d: %v", seed, err)
+				require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+				require.ErrorContains(t, err, "restart the process")
+				failed++
+			}
+			require.NoError(t, x.Close())
+		}
+	}
+	require.Positive(t, read)
+	require.Positive(t, failed, "the damage is met at a start only")
 }
