@@ -294,6 +294,32 @@ func TestOlderLayout(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// A log whose layout is unknown, or of another program, is refused, and stays as it is.
+func TestUnknownLayout(t *testing.T) {
+	c := newClosedLog(t)
+	for content, want := range map[string]string{
+		"tailrace embedded log, layout 9\n": `says "tailrace embedded log, layout 9", this program reads "tailrace embedded log, layout 2"; use the program that wrote it`,
+		"":                                  `put it back from a copy of the directory, or write "tailrace embedded log, layout 2\n" to it`,
+		"none":                              `put it back from a copy of the directory, or write "tailrace embedded log, layout 2\n" to it`,
+	} {
+		disk := c.disk.KillClone()
+		if content == "none" {
+			require.NoError(t, disk.Remove("log/VERSION"))
+		} else {
+			vfstest.Write(t, disk, "log/VERSION", []byte(content))
+		}
+		o := smallSegments
+		o.FS = disk
+		_, err := embedded.Open("log", o)
+		require.ErrorIs(t, err, sharedlog.ErrVersion, content)
+		require.ErrorContains(t, err, want)
+		vfstest.Write(t, disk, "log/VERSION", []byte("tailrace embedded log, layout 2\n"))
+		l := c.open(t, disk)
+		require.Zero(t, c.check(t, l, nil, content))
+		require.NoError(t, l.Close())
+	}
+}
+
 // TestRandomDamage damages a random file of a closed log: a byte, its end, its name, or all of it.
 // In each case the log reports it or shows everything.
 func TestRandomDamage(t *testing.T) {

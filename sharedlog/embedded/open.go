@@ -206,7 +206,7 @@ func checkVersion(fsys vfs.FS, dir string) (listed bool, _ error) {
 	}
 	for _, n := range names {
 		if _, ok := parseMetaName(n); ok {
-			return false, sharedlog.Errorf(sharedlog.KindVersion, "%s holds a log without a VERSION file", dir)
+			return false, sharedlog.Errorf(sharedlog.KindVersion, "%s holds a log, but no VERSION file: put it back from a copy of the directory, or write %q to it if this release of the program wrote the log", dir, layoutVersion)
 		}
 	}
 	return false, nil
