@@ -79,7 +79,7 @@ func (s *Settings) balance(ctx context.Context, job *tasks.Job) (*balancing, err
 				text := fmt.Sprintf("balance %s: %d of %d key groups moved, degree %.2f, planned %.2f, %.1f ms",
 					st.Stage, st.Newest.GroupsMoved, st.KeyGroups, st.Newest.Degree, st.Newest.Planned, st.Newest.SettledMS)
 				if st.Newest.Placed+st.Newest.Back > 0 {
-					text += fmt.Sprintf(", %d parts placed, %d back, %d of %d slots used", st.Newest.Placed, st.Newest.Back, st.SlotsUsed, st.Slots)
+					text += fmt.Sprintf(", %d placed in slots, %d put back, %d of %d slots used", st.Newest.Placed, st.Newest.Back, st.SlotsUsed, st.Slots)
 				}
 				s.OnBalance(text)
 			}

@@ -63,6 +63,18 @@ func (p *Params) checkGrain() error {
 	return nil
 }
 
+// checkPartitions refuses clocks of keys whose items come from several partitions, which are not in order with each other: items
+// of every key would be late.
+func (w *Workload) checkPartitions(p *Params, in *Input) error {
+	if !slices.Contains(w.Options, grain) || in.Partitions < 2 || p.Value(partitionBy) == "key" || p.Value(byProducer) == "true" {
+		return nil
+	}
+	if g := p.Value(grain); g == "key" || g == "auto" {
+		return fmt.Errorf("grain %s: the items of a key come from %d partitions, which are not in order with each other; give --partition-by key, --by-producer true, or --partitions 1", g, in.Partitions)
+	}
+	return nil
+}
+
 // clocks returns the clocks of a stream that is partitioned by the keys of the items.
 func (p *Params) clocks(in *Input) []operators.RouteOption {
 	g, _ := parseGrain(p.Value(grain)) // see Workload.check

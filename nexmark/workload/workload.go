@@ -110,6 +110,9 @@ func (w *Workload) Build(p *Params, in *Input, out query.Output) (*operators.Pla
 	if err := w.Check(p); err != nil {
 		return nil, err
 	}
+	if err := w.checkPartitions(p, in); err != nil {
+		return nil, fmt.Errorf("%s: %w", w, err)
+	}
 	return w.Plan(p, in, out)
 }
 

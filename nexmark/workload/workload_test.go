@@ -127,6 +127,35 @@ func TestExchangeOptions(t *testing.T) {
 	}
 }
 
+// The items of a key must come in order to its clock.
+func TestClocksOfKeysInPartitions(t *testing.T) {
+	for _, w := range All() {
+		if !slices.Contains(w.Options, grain) {
+			continue
+		}
+		for _, g := range []string{"task", "keys:4", "key", "auto"} {
+			for parts := range 3 {
+				in := &Input{Partitions: parts, Generator: generator.Config{Events: 10}}
+				own := map[string]string{"grain": g}
+				_, err := w.Build(&Params{Own: own}, in, query.Output{})
+				if parts < 2 || g == "task" || g == "keys:4" {
+					require.NoError(t, err, "%s %s", w.Name, g)
+					continue
+				}
+				require.ErrorContains(t, err, "come from 2 partitions, which are not in order with each other; give --partition-by key, --by-producer true", w.Name)
+				own["partition-by"] = "key"
+				_, err = w.Build(&Params{Own: own}, in, query.Output{})
+				require.NoError(t, err, "%s %s", w.Name, g)
+				if g == "key" {
+					own["partition-by"], own["by-producer"] = "none", "true"
+					_, err = w.Build(&Params{Own: own}, in, query.Output{})
+					require.NoError(t, err, "%s %s", w.Name, g)
+				}
+			}
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	w, err := ByName("q5")
 	require.NoError(t, err)
