@@ -143,6 +143,8 @@ func setGrain[T any](n *node[T], name string, stream int, o *routeOptions) {
 		j.errorf("stream %q: WatermarkPer is an option of KeyBy and PreAggregate", name)
 	case n.overtakes != "" && !o.byProducer:
 		j.errorf("stream %q: items of one key can overtake each other in stream %q, so that a clock for each key would take them for late: use Forward instead of Rebalance, or ByProducer", name, n.overtakes)
+	case chain.Builds() != nil:
+		j.errorf("stream %q: WatermarkPer: %w", name, chain.Builds())
 	default:
 		n.grain, n.stage.grain = o.grain, o.grain
 		if o.byProducer {

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package optest
 
 import (
@@ -6,6 +8,12 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/route"
+)
+
+// slotTable says which keys are in slots, slotMove what another table moves.
+type (
+	slotTable = route.Table
+	slotMove  = route.Change
 )
 
 // slotted finds out whether the task's chain can have slots, and gives it some. A task re-homes by a table of its own: what it
@@ -42,7 +50,7 @@ func (c *checkpoint) routes(t *task) (*route.Table, error) {
 
 // reroute is called by a commit. At times it draws another routing table, which places parts of key groups in slots or takes
 // some back, and returns what it changes.
-func (t *task) reroute() ([]route.Change, error) {
+func (t *task) reroute() ([]slotMove, error) {
 	rng := t.run.tables
 	if t.slots == 0 || t.fires || rng.IntN(3) > 0 {
 		return nil, nil
@@ -84,7 +92,7 @@ func (t *task) reroute() ([]route.Change, error) {
 }
 
 // rehome moves what another table changes, between the flush of a commit and the changes.
-func (t *task) rehome(c exec.Chain, moves []route.Change, w int64) error {
+func (t *task) rehome(c exec.Chain, moves []slotMove, w int64) error {
 	for _, m := range moves {
 		if err := exec.Rehome(c.Tables(), m.From, m.To, func(hash uint64, key []byte) bool {
 			if !m.Has(hash, key, t.groups) {

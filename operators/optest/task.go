@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
-	"tailrace.dev/tailrace/operators/route"
 )
 
 // task is one task of a stage: what it would have in a runtime, in variables.
@@ -59,8 +58,8 @@ type checkpoint struct {
 	seen      map[[2]int]promise // by producer (stage, task)
 	w         int64              // the task's own watermark
 	idle      bool
-	grain     exec.Grain   // zero: as it began
-	table     *route.Table // nil: no key is in a slot
+	grain     exec.Grain // zero: as it began
+	table     *slotTable // nil: no key is in a slot
 }
 
 type change struct {
@@ -561,11 +560,11 @@ type made struct {
 	changes []change
 	late    int
 	counts  map[string]int64
-	moves   []route.Change // of state to slots and back
+	moves   []slotMove // of state to slots and back
 }
 
 // take takes what a chain has made since its last commit, behind these moves at event time w.
-func (t *task) take(c exec.Chain, outputs []*exec.Output, moves []route.Change, w int64) (m made, err error) {
+func (t *task) take(c exec.Chain, outputs []*exec.Output, moves []slotMove, w int64) (m made, err error) {
 	m.moves = moves
 	if err := c.Flush(); err != nil {
 		return m, err

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package state
 
 import (
@@ -69,30 +71,45 @@ func (m *PaneTable[K, A]) AddKey(group int, key *K) *PaneEntry[K, A] {
 	return e
 }
 
+// began gives a key that has got an entry its clock, if keys have clocks.
+func (m *PaneTable[K, A]) began(e *PaneEntry[K, A]) {
+	if m.clocks != nil {
+		*m.Clock(e) = watermark.New()
+	}
+}
+
+// timed reports whether a key has a clock with a timer.
+func (m *PaneTable[K, A]) timed(e *PaneEntry[K, A]) bool {
+	return m.clocks != nil && m.Clock(e).Timer != watermark.NoTimer
+}
+
+// rehomeClock moves the clock of entry e to n.
+func (m *PaneTable[K, A]) rehomeClock(e, n *PaneEntry[K, A]) {
+	*m.Clock(n), *m.Clock(e) = *m.Clock(e), watermark.New()
+	m.Forget(e) // otherwise it goes with its last pane, behind the commit
+}
+
+// detachedClocks are the clocks of a key group that moves away.
+type detachedClocks = [][]watermark.Clock
+
+// detach returns the clocks of a key group, and drops what else is known of them.
+func (c *paneClocks[K, A]) detach(group int) detachedClocks {
+	clocks := c.Detach(group)
+	c.shares.Detach(group)
+	c.dropped(group)
+	return clocks
+}
+
+func (c *paneClocks[K, A]) attach(group int, clocks detachedClocks) { c.Attach(group, clocks) }
+
+// dropped tells the operator that a key group has moved away.
+func (c *paneClocks[K, A]) dropped(group int) { c.op.Dropped(group) }
+
 // Forget removes a key whose clock has no timer, when its last pane has gone.
 func (m *PaneTable[K, A]) Forget(e *PaneEntry[K, A]) {
 	if len(e.V.all) == 0 {
 		m.index.Remove(e)
 	}
-}
-
-// UpsertPane is Upsert for a key that has an entry.
-func (m *PaneTable[K, A]) UpsertPane(e *PaneEntry[K, A], end int64) (p *Pane[A], created bool) {
-	p = e.V.At(end)
-	switch {
-	case p == nil:
-		p, created = m.add(e, end), true
-		m.count(int(e.Group), end, 1)
-	case p.Dead:
-		var zero A
-		p.Acc, p.Dead, created = zero, false, true
-		m.count(int(e.Group), end, 1)
-	}
-	if !p.touched {
-		p.touched = true
-		m.dirty = append(m.dirty, dirtyPane[K, A]{e, end})
-	}
-	return p, created
 }
 
 // Changed returns the pane that ends at end if it has changed since the last Changes, and is alive, or nil.

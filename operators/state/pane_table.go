@@ -12,7 +12,6 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/estimate"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/watermark"
 )
 
 // PaneTable is the state of windows: an accumulator for each key and pane. The panes of a key are
@@ -129,6 +128,25 @@ func (m *PaneTable[K, A]) Upsert(group int, key *K, end int64) (e *PaneEntry[K, 
 	return e, p, created
 }
 
+// UpsertPane is Upsert for a key that has an entry.
+func (m *PaneTable[K, A]) UpsertPane(e *PaneEntry[K, A], end int64) (p *Pane[A], created bool) {
+	p = e.V.At(end)
+	switch {
+	case p == nil:
+		p, created = m.add(e, end), true
+		m.count(int(e.Group), end, 1)
+	case p.Dead:
+		var zero A
+		p.Acc, p.Dead, created = zero, false, true
+		m.count(int(e.Group), end, 1)
+	}
+	if !p.touched {
+		p.touched = true
+		m.dirty = append(m.dirty, dirtyPane[K, A]{e, end})
+	}
+	return p, created
+}
+
 func (m *PaneTable[K, A]) count(group int, end int64, n int) {
 	m.n += n
 	if m.disk != nil {
@@ -224,7 +242,7 @@ func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
 	}
 	m.giveBack(all[:1])
 	e.V.all = nil
-	if m.clocks == nil || m.Clock(e).Timer == watermark.NoTimer {
+	if !m.timed(e) {
 		m.index.Remove(e)
 	}
 }
@@ -320,9 +338,7 @@ func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 	case exec.OpPut, exec.OpInsert:
 		if e == nil {
 			e = m.index.Insert(group, ownKey(m.keys.keys, m.name, &k.Key))
-			if m.clocks != nil {
-				*m.Clock(e) = watermark.New()
-			}
+			m.began(e)
 		}
 		if p == nil {
 			p = m.add(e, k.Pane)
@@ -365,7 +381,7 @@ func comparePanes[A any](a, b Pane[A]) int { return cmp.Compare(a.end, b.end) }
 // paneGroup is what PaneTable.Detach returns.
 type paneGroup[K comparable, A any] struct {
 	keys   index.Group[K, Panes[A]]
-	clocks [][]watermark.Clock
+	clocks detachedClocks
 	serde  paneKeySerde[K]
 	accs   serde.Serde[A]
 }
@@ -393,9 +409,7 @@ func (m *PaneTable[K, A]) Detach(group int) exec.Detached {
 	m.resident -= g.keys.Values
 	m.size -= g.keys.Bytes
 	if m.clocks != nil {
-		g.clocks = m.clocks.Detach(group)
-		m.clocks.shares.Detach(group)
-		m.clocks.op.Dropped(group)
+		g.clocks = m.clocks.detach(group)
 	} else {
 		m.clock.Dropped(group)
 	}
@@ -420,7 +434,7 @@ func (m *PaneTable[K, A]) Attach(of int, state exec.Detached) error {
 	m.resident += g.keys.Values
 	m.size += g.keys.Bytes
 	if m.clocks != nil {
-		m.clocks.Attach(of, g.clocks)
+		m.clocks.attach(of, g.clocks)
 		m.restoredKeys(of, false)
 		return nil
 	}

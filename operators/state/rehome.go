@@ -7,7 +7,6 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/watermark"
 )
 
 // This file has how tables re-home a part of a key group (exec.Rehome). Those in memory do, except where an
@@ -120,7 +119,7 @@ func (m *PaneTable[K, A]) Rehome(from, to int, match exec.Match) error {
 	}
 	for _, g := range []int{from, to} {
 		if m.clocks != nil {
-			m.clocks.op.Dropped(g)
+			m.clocks.dropped(g)
 		} else {
 			m.clock.Dropped(g)
 		}
@@ -137,18 +136,16 @@ func (m *PaneTable[K, A]) Rehome(from, to int, match exec.Match) error {
 			return inBoth(m.name, key)
 		}
 		m.rehomePanes(e, n)
-		if m.clocks == nil {
-			continue
+		if m.clocks != nil {
+			m.rehomeClock(e, n)
 		}
-		*m.Clock(n), *m.Clock(e) = *m.Clock(e), watermark.New()
-		m.Forget(e) // otherwise it goes with its last pane, behind the commit
 	}
 	return nil
 }
 
 // open reports whether a key has a pane, or a clock with a timer.
 func (m *PaneTable[K, A]) open(e *PaneEntry[K, A]) bool {
-	return m.clocks != nil && m.Clock(e).Timer != watermark.NoTimer || slices.ContainsFunc(e.V.all, func(p Pane[A]) bool { return !p.Dead })
+	return m.timed(e) || slices.ContainsFunc(e.V.all, func(p Pane[A]) bool { return !p.Dead })
 }
 
 // rehomePanes moves the panes of an entry, in the order of their ends.

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package chain
 
 import (
@@ -5,6 +7,9 @@ import (
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
+
+// Builds returns why the program cannot build operators whose keys have clocks; nil: it can.
+func Builds() error { return nil }
 
 // Measuring returns what builds, into a chain, what measures how far the items of an input are out of order, before it passes
 // them on: where they come to their stage, so that those are measured too that a filter drops before the first clock. It is nil

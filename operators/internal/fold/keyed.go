@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package fold
 
 import (
@@ -14,17 +16,6 @@ import (
 	"tailrace.dev/tailrace/operators/state"
 	"tailrace.dev/tailrace/operators/watermark"
 )
-
-// Clocks says that each key of an operator has a clock, delay ms behind the key's newest item; or, if N
-// is not 0, that the keys of a key group share N clocks.
-//
-// Paths, if not nil, are those by which the items of a key come: its clock is computed from the times of
-// all (watermark.Paths).
-type Clocks struct {
-	Delay int64
-	N     int
-	Paths *chain.Paths
-}
 
 // byKey is what Windows do if each key has a clock (package watermark).
 //
@@ -82,6 +73,7 @@ func newByKey[K comparable, A any](w *Windows[K, A], groups int, o Config[A]) *b
 	if o.Clocks.Paths != nil {
 		x.paths = newByPath(o.Name, groups, w.keys, x.bounds, o.Clocks.Paths)
 	}
+	w.state.UseClocks(x)
 	if m, ok := w.rt.(exec.Meters); ok {
 		x.gauge = exec.NewMetric(exec.MetricValue{Kind: "gauge", Name: "clocks", Labels: []string{"operator"}, Values: []string{o.Name}})
 		m.Meter(x.gauge)
@@ -147,6 +139,9 @@ func (x *byKey[K, A]) judge(had *state.PaneEntry[K, A], group int, key *K, t int
 	x.hold(e, p, x.at.Pane, where, t)
 	return e, c, &p.Acc, where
 }
+
+// now returns the event time of a key.
+func (x *byKey[K, A]) now(e *state.PaneEntry[K, A]) int64 { return x.clock(e).At(x.w) }
 
 // share returns the number of the clock that a key shares, 0 if each key has its own.
 func (x *byKey[K, A]) share(e *state.PaneEntry[K, A]) uint8 {

@@ -53,6 +53,17 @@ type Config[A any] struct {
 	Merge      func(acc, other *A)
 }
 
+// Clocks says that each key of an operator has a clock, delay ms behind the key's newest item; or, if N
+// is not 0, that the keys of a key group share N clocks.
+//
+// Paths, if not nil, are those by which the items of a key come: its clock is computed from the times of
+// all (watermark.Paths).
+type Clocks struct {
+	Delay int64
+	N     int
+	Paths *chain.Paths
+}
+
 // NewWindows adds the operator of windows, whose results go to next.
 func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K], o Config[A], next chain.Emit[item.KV[K, item.Windowed[A]]]) *Windows[K, A] {
 	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, each: o.EachLate, win: o.Cut, merge: o.Merge, out: chain.NewBuffer(c, next)}
@@ -62,7 +73,6 @@ func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K]
 	} else {
 		w.state = state.NewPaneTable[K, A](o.Name, c.RT.Groups(), keys, o.Acc, nil, o.Text)
 		w.keyed = newByKey(w, c.RT.Groups(), o)
-		w.state.UseClocks(w.keyed)
 	}
 	c.Add(id, w)
 	return w
@@ -173,7 +183,7 @@ func (w *Windows[K, A]) watermark() int64 {
 // timeOf returns the event time of a key.
 func (w *Windows[K, A]) timeOf(e *state.PaneEntry[K, A]) int64 {
 	if w.keyed != nil {
-		return w.keyed.clock(e).At(w.keyed.w)
+		return w.keyed.now(e)
 	}
 	return w.clock.At(int(e.Group), &e.Key)
 }

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package process
 
 import (
@@ -12,35 +14,6 @@ import (
 	"tailrace.dev/tailrace/operators/state"
 	"tailrace.dev/tailrace/operators/watermark"
 )
-
-// clocks are the clocks of a function (package watermark), in place of the watermark W of the task. The
-// function sees the time of its key (Call.W), so that is logged as it is, and not only up to a boundary.
-//
-// Behind an item that moves a clock, the timers of its keys that are due fire, in the order of time. The
-// others fire when W reaches them: the queues of the timers are as without clocks, and do not find a timer
-// again that has fired.
-type clocks[K comparable] interface {
-	exec.StateTable
-	// at returns the event time of a key.
-	at(group int, key *K) int64
-	// setDelay sets how far a clock is behind its newest item.
-	setDelay(delay int64)
-	// begin is called before an item of a key, move behind it, with its time. due then removes and
-	// returns the first timer of the clock's keys that is due: its set (Op.set), key and time; end is called when
-	// there is none left. The key returned is valid until the next call.
-	begin(group int, key *K) (now int64)
-	move(input int, t int64)
-	due() (set int, key *K, t int64, ok bool)
-	end()
-	// timer is told of a timer of a set that has come or gone.
-	timer(set, group int, key *K, t int64, comes bool)
-	// fired is called behind a timer of a key, which fired for W or for the wall clock.
-	fired(group int, key *K, t int64, wall bool)
-	// drop removes the clocks that w has reached; done is false if the meter is over.
-	drop(w int64, m *exec.Meter) (done bool)
-	// number returns how many clocks there are.
-	number() int
-}
 
 // keyClocks are clocks of which each key has one.
 //
@@ -358,6 +331,13 @@ func keyed[K comparable, In, Out any](p *Op[K, Out], input int, f func(v *In) er
 			x.end()
 		}
 		return c.Flush()
+	}
+}
+
+// watch tells the clocks of the timers that come and go.
+func (p *Op[K, Out]) watch() {
+	for i := range len(p.sets) + 1 {
+		p.set(i).timers.Watch(func(group int, key *K, t int64, comes bool) { p.clocks.timer(i, group, key, t, comes) })
 	}
 }
 
