@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 )
@@ -27,7 +26,7 @@ func TestBalance(t *testing.T) {
 				_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 2, Owners: uneven()})
 				require.NoError(t, err)
 
-				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "least-count", When: route.When{Below: 0.9}}))
+				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "least-count", When: tasks.BalanceWhen{Below: 0.9}}))
 				state := func() *tasks.Balanced { return &job.Balanced()[0] }
 				time.Sleep(3500 * time.Millisecond) // the first sample has no items, two more are of them
 				before := state()
@@ -47,7 +46,7 @@ func TestBalance(t *testing.T) {
 				require.Greater(t, since.Mean, s.Mean, "it was uneven before")
 				require.InDelta(t, 40_000, since.ByTask[0]+since.ByTask[1], 4000, "items of 20 s")
 
-				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "weight", When: route.When{Below: 0.9}, Shares: []float64{3, 1}}))
+				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "weight", When: tasks.BalanceWhen{Below: 0.9}, Shares: []float64{3, 1}}))
 				time.Sleep(6 * time.Second)
 				before = state()
 				require.Equal(t, 1, before.Switches, "%+v", before)

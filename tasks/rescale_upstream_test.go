@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
@@ -91,7 +90,7 @@ func TestUpstreamIsUndisturbed(t *testing.T) {
 		},
 		"balanced": func(t *testing.T, job *tasks.Job) {
 			for _, shares := range [][]float64{{3, 1}, {1, 3}, {1, 1}} {
-				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "weight", When: route.When{Every: 5000}, Shares: shares}))
+				require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "weight", When: tasks.BalanceWhen{Every: 5000}, Shares: shares}))
 				time.Sleep(7 * time.Second)
 				require.NotZero(t, job.Balanced()[0].MovedGroups)
 			}

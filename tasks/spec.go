@@ -91,6 +91,9 @@ func (s *Spec) Check() error {
 	if !RunsFormat(Format, s.Format) {
 		return fmt.Errorf("job %q was described in format %s, this program uses %s: use programs of one release", s.Name, s.Format, Format)
 	}
+	if err := s.checkKeyed(); err != nil {
+		return fmt.Errorf("job %q: %w", s.Name, err)
+	}
 	for _, st := range s.Plan.Stages {
 		for _, id := range slices.Concat(st.Inputs, st.Outputs) {
 			if id < 0 || id >= len(s.Plan.Streams) {
@@ -264,6 +267,9 @@ func (s *Spec) joined(ctx context.Context, log sharedlog.Log, plan *exec.Plan, i
 	}
 	if cfg.Plan = have; have.Number > 1 && cfg.Handover == nil {
 		return nil, fmt.Errorf("job %q has been rescaled, which this program cannot continue", id)
+	}
+	if err := s.checkNewest(id, have); err != nil {
+		return nil, err
 	}
 	cfg.Layout, err = owners(cfg.Layout, have, planHash(plan.WithSlots(s.Slots)))
 	return cfg, err

@@ -44,10 +44,11 @@ type (
 )
 
 // Balance is a request to distribute the key groups of a stage over its tasks, as the load demands
-// (Job.Balance), Balanced what has been measured and done (Job.Balanced).
+// (Job.Balance), at the times that BalanceWhen says; Balanced is what has been measured and done (Job.Balanced).
 type (
-	Balance  = balance.Request
-	Balanced = balance.State
+	Balance     = balance.Request
+	BalanceWhen = balance.When
+	Balanced    = balance.State
 )
 
 // SwitchGrain is a request to change which keys of a stage share a clock (Job.SwitchGrain), Grain what they do then.

@@ -20,7 +20,6 @@ import (
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/workload"
-	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/records"
@@ -67,7 +66,7 @@ func TestBalancedAnswers(t *testing.T) {
 				s, w, right := drifting(t, "kw", uint64(i), 3*time.Second)
 				dir := t.TempDir()
 				s.Output, s.Protocol, s.CommitInterval = filepath.Join(dir, "out"), protocol, 10*time.Millisecond
-				s.Balance = &tasks.Balance{Dispatch: dispatch, When: route.When{Every: 100}}
+				s.Balance = &tasks.Balance{Dispatch: dispatch, When: tasks.BalanceWhen{Every: 100}}
 				require.NoError(t, s.CheckBalance())
 				require.Equal(t, "keys", s.Balance.Stage)
 				log, err := embedded.Open(filepath.Join(dir, "log"), embedded.Options{SegmentBytes: 1 << 20, CacheBytes: 1 << 20, Logger: quiet})

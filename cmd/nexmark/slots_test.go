@@ -16,7 +16,6 @@ import (
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/workload"
-	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 )
@@ -49,7 +48,7 @@ func TestBalanceWithSlots(t *testing.T) {
 				s, w, right := counted(t, uint64(i), 720_000, 60_000)
 				dir := t.TempDir()
 				s.Output, s.Protocol, s.CommitInterval, s.Slots = filepath.Join(dir, "out"), protocol, 10*time.Millisecond, slots
-				s.Balance = &tasks.Balance{Dispatch: "least-count", When: route.When{Every: 1000, Quiet: 1000}}
+				s.Balance = &tasks.Balance{Dispatch: "least-count", When: tasks.BalanceWhen{Every: 1000, Quiet: 1000}}
 				require.NoError(t, s.CheckBalance())
 				log, err := embedded.Open(filepath.Join(dir, "log"), embedded.Options{SegmentBytes: 1 << 20, CacheBytes: 1 << 20, Logger: quiet})
 				require.NoError(t, err)
@@ -65,7 +64,7 @@ func TestBalanceWithSlots(t *testing.T) {
 				}
 				_, err = driver.Run(ctx, log, s, nil)
 				require.ErrorIs(t, err, context.Canceled)
-				s.Timeline, s.OnBalance, s.Balance.When = nil, nil, route.When{}
+				s.Timeline, s.OnBalance, s.Balance.When = nil, nil, tasks.BalanceWhen{}
 				sum, err := driver.Run(t.Context(), log, s, nil)
 				require.NoError(t, err)
 				require.NoError(t, log.Close())

@@ -1,8 +1,11 @@
+//go:build !nokeyed
+
 package balance
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -10,7 +13,6 @@ import (
 
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/operators/route/sketch"
-	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -20,92 +22,16 @@ import (
 // every is the time between two samples, if the steps are not closer.
 const every = time.Second
 
-// Job is what a Balancer needs of the job. Its methods are safe for concurrent use.
-type Job interface {
-	Status() []status.Snapshot
-	// Layout is the job's layout as of the newest plan.
-	Layout() *layout.Layout
-	// Busy reports whether key groups are moving, or a savepoint is made.
-	Busy() bool
-	Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error)
-}
-
-// Router is what a Balancer needs of a Job besides, to place parts of key groups in slots: without it, it moves whole groups.
-type Router interface {
-	// Table returns the newest routing table of what the stage with an index reads; nil: it has no slots.
-	Table(stage int) (*routing.Table, error)
-	Reroute(ctx context.Context, r routing.Reroute) error
-}
-
-// State is what a Balancer has measured and done.
-type State struct {
-	Request
-	Tasks     int `json:"tasks"`
-	KeyGroups int `json:"key_groups"`
-	// Degree and Extra are those of the newest 5 s, Mean the mean of Degree since the Balancer began,
-	// over its samples that have enough items.
-	Degree float64 `json:"degree"`
-	Extra  float64 `json:"extra"`
-	Mean   float64 `json:"degree_mean"`
-	// Became is that of all items that came since the newest step, or since the Balancer began. They are BecameOf.
-	Became   float64 `json:"degree_since"`
-	BecameOf int64   `json:"degree_since_items"`
-	// ByTask is the number of items that came for the key groups of each task since the Balancer began.
-	ByTask []int64 `json:"by_task"`
-	// Why says why there was no step at the newest sample; empty: there was one.
-	Why string `json:"why"`
-	// Switches is the number of steps, MovedGroups and SettledMS are of all of them together, SlowestMS
-	// is of the slowest one. Void are those that came too late, because the owners had changed.
-	Switches    int     `json:"switches"`
-	MovedGroups int     `json:"moved_groups"`
-	SettledMS   float64 `json:"settled_ms"`
-	SlowestMS   float64 `json:"settled_max_ms"`
-	Void        int     `json:"void"`
-	// Slots is the number of slots, SlotsUsed how many have a part or a key, and Epoch the number of the routing table.
-	// Tables is the number of steps that have replaced it, PartsPlaced and PartsBack what they have placed and taken back.
-	Slots       int    `json:"slots,omitempty"`
-	SlotsUsed   int    `json:"slots_used,omitempty"`
-	Epoch       uint32 `json:"epoch,omitempty"`
-	Tables      int    `json:"tables,omitempty"`
-	PartsPlaced int    `json:"parts_placed,omitempty"`
-	PartsBack   int    `json:"parts_back,omitempty"`
-	// Error is the newest error of a step; else it is empty.
-	Error string `json:"error,omitempty"`
-	// Newest is the newest step; nil: there was none.
-	Newest *Step `json:"newest,omitempty"`
-
-	degrees float64 // the sum of the samples' degrees
-	samples int
-}
-
-// Since returns what has been measured and done since an earlier State of the same Balancer.
-func (s State) Since(from *State) State {
-	s.ByTask = slices.Clone(s.ByTask)
-	for i := range min(len(s.ByTask), len(from.ByTask)) {
-		s.ByTask[i] -= from.ByTask[i]
+// Check returns why a request makes no sense.
+func (r *Request) Check() error {
+	if r.Dispatch == "least-key" {
+		return errors.New("dispatch least-key: tasks that run do not report the keys of each key group; use least-count, weight or auto")
 	}
-	s.degrees -= from.degrees
-	s.samples -= from.samples
-	s.Mean = s.degrees / float64(max(s.samples, 1))
-	s.Switches -= from.Switches
-	s.MovedGroups -= from.MovedGroups
-	s.SettledMS -= from.SettledMS
-	s.Void -= from.Void
-	s.Tables -= from.Tables
-	s.PartsPlaced -= from.PartsPlaced
-	s.PartsBack -= from.PartsBack
-	return s
-}
-
-// Step is a step that has been made.
-type Step struct {
-	rescale.Result
-	// Degree is what it was, Planned what it should have become.
-	Degree  float64 `json:"degree"`
-	Planned float64 `json:"planned"`
-	// Placed is how many parts of key groups were placed in slots, Back how many were taken back.
-	Placed int `json:"parts_placed,omitempty"`
-	Back   int `json:"parts_back,omitempty"`
+	if err := route.CheckShares(r.Shares); err != nil {
+		return err
+	}
+	_, err := route.ByName(r.Dispatch)
+	return err
 }
 
 // Balancer balances one stage of a job.
@@ -136,6 +62,19 @@ func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) 
 	}, nil
 }
 
+// String says what has been measured and done. Safe for concurrent use.
+func (b *Balancer) String() string {
+	st := b.State()
+	text := fmt.Sprintf("degree %.2f, extra %.0f %%, %d steps moved %d key groups", st.Degree, 100*st.Extra, st.Switches, st.MovedGroups)
+	if st.Why != "" {
+		text += "; " + st.Why
+	}
+	if st.Error != "" {
+		text += "; error: " + st.Error
+	}
+	return text
+}
+
 // State returns what the balancer has done. Safe for concurrent use.
 func (b *Balancer) State() State {
 	b.mu.Lock()
@@ -150,7 +89,7 @@ func (b *Balancer) State() State {
 // nothing else continues it, the stage would keep a goal that is not reached, under which there is no
 // other step.
 func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
-	core := route.NewCore(b.request.When, b.plan)
+	core := route.NewCore(route.When(b.request.When), b.plan)
 	each := every
 	if e := time.Duration(b.request.When.Every) * time.Millisecond; e > 0 {
 		each = min(each, e)

@@ -67,7 +67,7 @@ func TestStopsBehindItsStep(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			j := &uneven{begin: time.Now(), asked: make(chan struct{}), done: make(chan struct{}), owner: []int{0, 0, 0, 1}}
-			b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count", When: route.When{Below: 0.9}})
+			b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "least-count", When: When{Below: 0.9}})
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			stop, over := make(chan struct{}), make(chan struct{})
@@ -134,7 +134,7 @@ func TestLook(t *testing.T) {
 func TestSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &uneven{begin: time.Now(), owner: []int{0, 0, 0, 1}}
-		b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "weight", When: route.When{Every: 20_000}, Shares: []float64{1, 2, 3}})
+		b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: "weight", When: When{Every: 20_000}, Shares: []float64{1, 2, 3}})
 		require.NoError(t, err)
 		stop, over := make(chan struct{}), make(chan struct{})
 		go func() {

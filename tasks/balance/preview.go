@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package balance
 
 import (
@@ -7,35 +9,6 @@ import (
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/status"
 )
-
-// Preview is what a Balancer would make of the load of a stage.
-type Preview struct {
-	Stage     string `json:"stage"`
-	Dispatch  string `json:"planner"`
-	Tasks     int    `json:"tasks"`
-	KeyGroups int    `json:"key_groups"`
-	// Items is the number of items that came for the key groups of each task, Planned what it would have
-	// been with the planned owners.
-	Items   []int64 `json:"items_by_task"`
-	Planned []int64 `json:"planned_by_task"`
-	// Degree and Extra are those of Items, PlannedDegree and PlannedExtra those of Planned.
-	Degree        float64 `json:"degree"`
-	Extra         float64 `json:"extra"`
-	PlannedDegree float64 `json:"planned_degree"`
-	PlannedExtra  float64 `json:"planned_extra"`
-	// Moves are the key groups that would move, ascending.
-	Moves []Move `json:"moves"`
-	// Seconds is the time between the readings, which the caller sets.
-	Seconds float64 `json:"seconds"`
-}
-
-// Move is one key group that would go from one task to another.
-type Move struct {
-	Group int   `json:"key_group"`
-	From  int   `json:"from"`
-	To    int   `json:"to"`
-	Items int64 `json:"items"`
-}
 
 // Look returns what a Balancer would make of what came for the stage with an index between two readings of
 // the job's tasks. Check must have accepted the request.

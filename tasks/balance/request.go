@@ -1,13 +1,10 @@
 package balance
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"tailrace.dev/tailrace/operators/route"
 )
 
 // Request asks to distribute the key groups of a stage over its tasks, as the load demands.
@@ -17,26 +14,24 @@ type Request struct {
 	// Dispatch is the name of a planner of package route: hash, least-count, weight or auto.
 	Dispatch string `json:"planner"`
 	// When says when there is a step. If it is zero there is none, and the load is measured only.
-	When route.When `json:"when"`
+	When When `json:"when"`
 	// Shares are the shares of the tasks, for weight and auto; nil: equal ones. They count while the
 	// stage has as many tasks.
 	Shares []float64 `json:"task_weights,omitempty"`
 }
 
-// Check returns why a request makes no sense.
-func (r *Request) Check() error {
-	if r.Dispatch == "least-key" {
-		return errors.New("dispatch least-key: tasks that run do not report the keys of each key group; use least-count, weight or auto")
-	}
-	if err := route.CheckShares(r.Shares); err != nil {
-		return err
-	}
-	_, err := route.ByName(r.Dispatch)
-	return err
+// When says when there is a step; at most one of the first three is above 0 (route.When).
+type When struct {
+	Every int64   `json:"every_ms,omitempty"` // periodically
+	Items int64   `json:"items,omitempty"`    // whenever so many have come for the stage
+	Below float64 `json:"below,omitempty"`    // when the degree is lower
+	// Quiet is the time in ms after a step in which there is no other; 0: as long as Every, at most
+	// 10 s.
+	Quiet int64 `json:"quiet_ms,omitempty"`
 }
 
 // ParseWhen reads off, every=20s, items=10000000 or below=0.9; behind each but off may be quiet=10s.
-func ParseWhen(text string) (w route.When, err error) {
+func ParseWhen(text string) (w When, err error) {
 	if text == "off" {
 		return w, nil
 	}

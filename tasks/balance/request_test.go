@@ -10,7 +10,7 @@ import (
 )
 
 func TestParseWhen(t *testing.T) {
-	for text, want := range map[string]route.When{
+	for text, want := range map[string]When{
 		"off":                {},
 		"every=20s":          {Every: 20_000},
 		"items=10000000":     {Items: 10_000_000},

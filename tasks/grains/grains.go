@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package grains
 
 import (
@@ -21,40 +23,6 @@ const (
 	// kept is how many switches a State has.
 	kept = 100
 )
-
-// Job is what a Chooser needs of the job. Its methods are safe for concurrent use.
-type Job interface {
-	Status() []status.Snapshot
-	// Grain is that of a stage as of the newest plan.
-	Grain(stage string) envelope.Grain
-	// Busy reports whether key groups are moving, or a savepoint is made.
-	Busy() bool
-	// SwitchGrain waits while key groups move.
-	SwitchGrain(ctx context.Context, s runtime.Switch) error
-}
-
-// State is what a Chooser has done.
-type State struct {
-	Stage string `json:"stage"`
-	// Grain is key or task, and Delay how far the clocks of keys are behind their newest items, in ms; 0 with task.
-	Grain string `json:"grain"`
-	Delay int64  `json:"key_delay_ms"`
-	// Why says why it is, or remains, so.
-	Why string `json:"why"`
-	// Count is how often the Chooser has switched, and Switches are the newest 100 times.
-	Count    int      `json:"count"`
-	Switches []Switch `json:"switches"`
-	// Error is the newest error of a switch; else it is empty.
-	Error string `json:"error,omitempty"`
-}
-
-// Switch is a switch that has been made.
-type Switch struct {
-	At    time.Time `json:"at"`
-	Grain string    `json:"grain"`
-	Delay int64     `json:"key_delay_ms"`
-	Why   string    `json:"why"`
-}
 
 // Chooser chooses the grain of one stage of a job.
 type Chooser struct {

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package handover
 
 import (
@@ -127,7 +129,7 @@ func (c *controller) replace(ctx context.Context, j rescale.Tasks, r *routing.Re
 }
 
 // Table implements runtime.Handover.
-func (h *Handover) Table(stage int) (*route.Table, error) {
+func (h *Handover) Table(stage int) (*routing.Table, error) {
 	newest := h.newest.Load()
 	if newest == nil {
 		newest = h.cfg.Plan

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 // Package routing connects the records of a job with what decides by its routing tables (operators/route/epoch): by which
 // table a task sends, in which key group it processes what it reads, and what of its state another table
 // moves. It decides nothing itself.
@@ -19,11 +21,14 @@ import (
 	"tailrace.dev/tailrace/tasks/status"
 )
 
-// Table is the type of routing tables.
-type Table = route.Table
+// Table is the type of routing tables, and Place that of their entries.
+type (
+	Table = route.Table
+	Place = route.Place
+)
 
 // Encode returns the places of a request for a table in place of was, with the number of that one.
-func Encode(was *Table, places []route.Place) ([]byte, error) {
+func Encode(was *Table, places []Place) ([]byte, error) {
 	t, err := route.NewTable(was.Epoch, was.Groups, was.Slots, places)
 	if err != nil {
 		return nil, err
@@ -73,7 +78,7 @@ func Domains(l *layout.Layout) (all []Domain) {
 }
 
 // TableOf returns the newest table that routes the input of a stage, nil if it has no slots.
-func TableOf(l *layout.Layout, stage int, newest *envelope.Plan) (*route.Table, error) {
+func TableOf(l *layout.Layout, stage int, newest *envelope.Plan) (*Table, error) {
 	all := Domains(l)
 	i := slices.IndexFunc(all, func(d Domain) bool { return slices.Contains(d.Stages, stage) })
 	if i < 0 {
@@ -194,7 +199,7 @@ type Reroute struct {
 	// Stage is the name of a stage that reads the streams.
 	Stage string
 	// Places are those of the table, all of them.
-	Places []route.Place
+	Places []Place
 	// Owners are the owners of the key groups of Stage, hash groups and slots, afterwards; nil: they do not change, but
 	// that a slot has the owner of the hash group when what is in it changes.
 	Owners []int

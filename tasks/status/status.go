@@ -10,7 +10,6 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tailrace.dev/tailrace/operators/exec"
-	"tailrace.dev/tailrace/operators/watermark/chooser"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -56,7 +55,7 @@ type Status struct {
 	why      string // why the newest item was skipped
 	counters map[string]int64
 	metrics  map[string]*exec.Metric
-	measured *chooser.Measured // nil: the grain of the stage is not chosen
+	measured *measured // nil: the grain of the stage is not chosen
 	snaps    Snapshots
 	rates    rates
 	sleep    sleep
@@ -112,7 +111,7 @@ type Snapshot struct {
 	Load []uint64 `json:"-"`
 	// Measured is how far the items that this instance has processed were out of order, as of its last commit; nil: the
 	// grain of its stage is not chosen.
-	Measured *chooser.Measured `json:"-"`
+	Measured *measured `json:"-"`
 	// Sent is what this instance has appended to each of its output streams.
 	Sent []Sent `json:"sent,omitempty"`
 	// Warm: the instance started with the state of a standby.
@@ -244,7 +243,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 	r.Metrics = s.readMetrics()
 	if s.measured != nil {
 		m := *s.measured
-		m.LateByKey, m.LateByStream = uint64(s.counters["late_by_key"]), uint64(s.counters["late_by_stream"])
+		late(&m, s.counters)
 		r.Measured = &m
 	}
 	if len(s.counters) > 0 {
@@ -254,20 +253,6 @@ func (s *Status) Read(stage string, task int) Snapshot {
 		}
 	}
 	return r
-}
-
-// Measured records what the chain of a task whose grain is chosen has measured of its input.
-func (s *Status) Measured(of exec.Chain) {
-	m, ok := of.(chooser.Measurer)
-	if !ok {
-		return // a chain of a test
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.measured == nil {
-		s.measured = new(chooser.Measured)
-	}
-	m.Measured(s.measured)
 }
 
 // SnapshotMade records a complete snapshot.

@@ -112,14 +112,7 @@ func (r *term) balanced(job string) (all []string) {
 		if of := b.balancer.Load(); of == nil {
 			text += "the job's plan has not been read yet"
 		} else {
-			st := of.State()
-			text += fmt.Sprintf("degree %.2f, extra %.0f %%, %d steps moved %d key groups", st.Degree, 100*st.Extra, st.Switches, st.MovedGroups)
-			if st.Why != "" {
-				text += "; " + st.Why
-			}
-			if st.Error != "" {
-				text += "; error: " + st.Error
-			}
+			text += of.String()
 		}
 		all = append(all, text)
 	}
