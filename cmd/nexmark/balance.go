@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package main
 
 import (
@@ -113,6 +115,9 @@ func (b *balanceFlags) cases() (all []balance.Case, err error) {
 	}
 	return all, nil
 }
+
+// checkShares returns why the shares of tasks make no sense.
+func checkShares(shares []float64) error { return route.CheckShares(shares) }
 
 func printBalance(w io.Writer, all []balance.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/balance"
 )
@@ -57,7 +56,7 @@ func parseShares(text string) (shares []float64, err error) {
 		}
 		shares = append(shares, x)
 	}
-	if err := route.CheckShares(shares); err != nil {
+	if err := checkShares(shares); err != nil {
 		return nil, usagef("--task-weights %q: %w, as 3,1,1", text, err)
 	}
 	return shares, nil

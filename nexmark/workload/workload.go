@@ -13,7 +13,7 @@ import (
 )
 
 // registry lists the workloads, in the order in which help texts list them.
-var registry = slices.Concat(queries(), []*Workload{count, kw, ysb, lvd, bridge, ride})
+var registry = slices.Concat(queries(), []*Workload{count}, keyed())
 
 // Workload is a job that the commands run, measure and check.
 type Workload struct {
@@ -191,6 +191,9 @@ func ByName(name string) (*Workload, error) {
 		if w.Name == name {
 			return w, nil
 		}
+	}
+	if err := without(name); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("there is no workload %q; the workloads are%s", name, list(func(*Workload) bool { return true }))
 }
