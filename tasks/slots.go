@@ -3,10 +3,12 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/routing"
@@ -77,6 +79,30 @@ func (s *Spec) Table(ctx context.Context, log sharedlog.Log, id string, stage in
 		return nil, err
 	}
 	return routing.TableOf(l, stage, newest)
+}
+
+// Routed is the layout of a job with its routing tables, all as of one plan.
+type Routed struct {
+	*layout.Layout
+	// Tables are the newest routing tables of what the stages read, by stage; nil: it has no slots.
+	Tables []*routing.Table
+}
+
+// Routed returns the layout and the routing tables of the job that has this id in the log, as of its newest plan there.
+func (s *Spec) Routed(ctx context.Context, log sharedlog.Log, id string) (*Routed, error) {
+	cfg, err := s.joined(ctx, log, s.Plan, id, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	r := &Routed{Layout: cfg.Layout}
+	for stage := range cfg.Layout.Stages {
+		table, err := routing.TableOf(cfg.Layout, stage, cfg.Plan)
+		if err != nil {
+			return nil, err
+		}
+		r.Tables = append(r.Tables, table)
+	}
+	return r, nil
 }
 
 // CheckReroute returns why a request for a routing table cannot be carried out, as far as the job's settings say.

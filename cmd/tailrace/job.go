@@ -320,17 +320,22 @@ func newDescribe() *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
 		Use: "describe JOB", Short: "Show a job: its settings, its tasks, their workers and their state", Args: oneJob,
+		Long: `Show a job: its settings, its tasks, their workers and their state.
+
+Of a job with slots it shows how many are used, the number of the routing table, what is
+placed in them (--json: all of it), and what the newest request for a table has led to.`,
 		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
 			o, err := t.overview(ctx, store)
 			if err != nil {
 				return err
 			}
-			all := o.Jobs()
-			i := slices.IndexFunc(all, func(j jobs.Job) bool { return j.Name == args[0] })
-			if i < 0 {
+			job, there := o.View.Jobs[args[0]]
+			if !there {
 				return fmt.Errorf("job %q: %w", args[0], meta.ErrNone)
 			}
-			job := o.View.Jobs[args[0]]
+			t.routes(ctx, o, args[0])
+			all := o.Jobs()
+			i := slices.IndexFunc(all, func(j jobs.Job) bool { return j.Name == args[0] })
 			return s.show(struct {
 				jobs.Job
 				Spec *tasks.Spec `json:"spec"`
@@ -449,6 +454,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
 		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)
 	defer metrics(w, j.Tasks)
+	defer slots(w, j.Stages)
 	defer takenOver(w, j.Tasks)
 	defer stageRates(w, []jobs.Job{j})
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)

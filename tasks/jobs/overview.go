@@ -27,8 +27,9 @@ type Overview struct {
 	Trouble string
 	// Workers are the workers that answered, by nonce.
 	Workers map[string]worker.Status
-	// committed holds what Recall has read.
+	// committed holds what Recall has read, routed what Routes has.
 	committed map[manager.TaskKey]tasks.Committed
+	routed    map[string]*tasks.Routed // by job
 }
 
 // Look asks etcd, the manager and the workers.
@@ -178,6 +179,8 @@ type Stage struct {
 	Stage        string   `json:"stage"`
 	InPerSecond  *float64 `json:"items_in_per_second"`
 	OutPerSecond *float64 `json:"items_out_per_second"`
+	// Slots are those of what the stage reads; nil: it reads no stream with slots.
+	Slots *Slots `json:"slots,omitempty"`
 }
 
 // add adds a task; in and out are nil if they are not known.
@@ -254,7 +257,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 		return j
 	}
 	for s, stage := range spec.Plan.Stages {
-		rates := Stage{Stage: stage.Name}
+		rates := Stage{Stage: stage.Name, Slots: o.slots(name, s)}
 		for _, i := range present[s] {
 			key := manager.TaskKey{Job: name, Stage: s, Task: i}
 			t := o.task(key, stage.Name, why[key])

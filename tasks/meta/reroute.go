@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"fmt"
 	"slices"
 
 	"tailrace.dev/tailrace/tasks"
@@ -27,6 +28,14 @@ type Rerouted struct {
 	Epoch uint32 `json:"epoch,omitempty"`
 	// Error is why it was refused, or cannot be completed.
 	Error string `json:"error,omitempty"`
+}
+
+// String says what became of the request.
+func (r *Rerouted) String() string {
+	if r.Error != "" {
+		return "the routing table stays: " + r.Error
+	}
+	return fmt.Sprintf("routing epoch %d, %d of %d key groups moved", r.Epoch, r.GroupsMoved, r.KeyGroups)
 }
 
 // Request returns what is asked for.

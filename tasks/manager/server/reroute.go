@@ -54,11 +54,7 @@ func (r *term) rerouted(d *drive, p *rescale.Progress) {
 		}
 		out := meta.Rerouted{Rescaled: o.Result, Number: a.Number, Epoch: p.Epoch, Error: o.Error}
 		out.Stage = a.Stage
-		text := fmt.Sprintf("stage %s: routing epoch %d, %d of %d key groups moved", a.Stage, p.Epoch, o.Result.GroupsMoved, o.Result.KeyGroups)
-		if o.Error != "" {
-			text = "stage " + a.Stage + ": the routing table stays: " + o.Error
-		}
-		r.say(d.name, text)
+		r.say(d.name, "stage "+a.Stage+": "+out.String())
 		st.Rerouted = append(slices.DeleteFunc(slices.Clone(st.Rerouted), func(old meta.Rerouted) bool { return old.Stage == a.Stage }), out)
 		r.changed[d.name] = true
 	}
