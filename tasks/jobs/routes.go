@@ -8,7 +8,6 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/meta"
-	"tailrace.dev/tailrace/tasks/routing"
 )
 
 // Slots are the slots of what a Stage reads, and what is in them.
@@ -95,16 +94,4 @@ func (o *Overview) slots(name string, stage int) *Slots {
 		s.Table = newTable(r.Tables[stage], r.Stages[stage].Owner)
 	}
 	return s
-}
-
-func newTable(t *routing.Table, owner []int) *Table {
-	all := &Table{Epoch: t.Epoch, Used: len(t.Places()), Places: []Place{}}
-	for _, p := range t.Places() {
-		q := Place{Part: p.Part.String(), First: p.Sub, Sixteenths: p.N, Group: p.Home(t.Groups), Slot: p.Slot, Task: owner[p.Slot]}
-		if p.Single {
-			q.Key = []byte(p.Key)
-		}
-		all.Places = append(all.Places, q)
-	}
-	return all
 }

@@ -1,3 +1,5 @@
+//go:build !nokeyed
+
 package jobs_test
 
 import (
