@@ -74,6 +74,9 @@ rescale-flat: ## 64 rescales a minute for 10 minutes: disk, memory and goroutine
 .PHONY: without-handover
 without-handover: ## what is left when the package that moves key groups is deleted: builds, vets and tests it
 	scripts/without-handover.sh
+.PHONY: without-keyed
+without-keyed: ## what is left when clocks of keys, balancing and routing tables are deleted: builds, vets and tests it
+	scripts/without-keyed.sh
 sim-rescale: ## 100 000 jobs whose stages are rescaled (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomJobs -timeout 60m ./tasks/rescale
 sim-epochs: ## 100 000 stages whose routing table is replaced (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
