@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/observe"
@@ -92,6 +93,21 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 			}
 			return n
 		})
+		probe.Labelled(r, "tailrace_", []string{"job", "stage"}, func(emit func(string, float64, ...string)) {
+			balanceMetrics(s.Status().Jobs, emit)
+		})
 		return func() error { return nil }
 	})
+}
+
+// balanceMetrics emits what the leading manager has measured of the stages that it balances.
+func balanceMetrics(jobs []manager.JobStatus, emit func(name string, v float64, labels ...string)) {
+	for i := range jobs {
+		for k := range jobs[i].Balanced {
+			b := &jobs[i].Balanced[k]
+			for name, v := range b.Metrics() {
+				emit(name, v, jobs[i].Name, b.Stage)
+			}
+		}
+	}
 }

@@ -66,6 +66,9 @@ func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) 
 func (b *Balancer) String() string {
 	st := b.State()
 	text := fmt.Sprintf("degree %.2f, extra %.0f %%, %d steps moved %d key groups", st.Degree, 100*st.Extra, st.Switches, st.MovedGroups)
+	if st.Slots > 0 {
+		text += fmt.Sprintf(", %d of %d slots used, routing epoch %d", st.SlotsUsed, st.Slots, st.Epoch)
+	}
 	if st.Why != "" {
 		text += "; " + st.Why
 	}
@@ -90,6 +93,7 @@ func (b *Balancer) State() State {
 // other step.
 func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 	core := route.NewCore(route.When(b.request.When), b.plan)
+	b.table() // for those who ask for the state before the first sample
 	each := every
 	if e := time.Duration(b.request.When.Every) * time.Millisecond; e > 0 {
 		each = min(each, e)
@@ -137,7 +141,7 @@ func (b *Balancer) decided(d *route.Decision, by []int64, shares []float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	st := &b.state
-	st.Why, st.Degree, st.Extra = d.Why, d.Degree, d.Extra
+	st.Why, st.Degree, st.Extra, st.Measured = d.Why, d.Degree, d.Extra, d.Measured
 	if d.Measured {
 		st.degrees += d.Degree
 		st.samples++
@@ -163,7 +167,7 @@ func (b *Balancer) decided(d *route.Decision, by []int64, shares []float64) {
 // table returns the routing table of the stage's input, nil if its key groups are to stay whole.
 func (b *Balancer) table() *route.Table {
 	router, ok := b.job.(Router)
-	if !ok || b.request.Dispatch == "hash" {
+	if !ok {
 		return nil
 	}
 	table, err := router.Table(b.index)
@@ -175,6 +179,9 @@ func (b *Balancer) table() *route.Table {
 	}
 	if table != nil {
 		b.state.Epoch, b.state.SlotsUsed = table.Epoch, len(table.Places())
+	}
+	if b.request.Dispatch == "hash" {
+		return nil
 	}
 	return table
 }

@@ -37,6 +37,8 @@ type State struct {
 	Degree float64 `json:"degree"`
 	Extra  float64 `json:"extra"`
 	Mean   float64 `json:"degree_mean"`
+	// Measured: enough items came in these 5 s for Degree to say something.
+	Measured bool `json:"measured"`
 	// Became is that of all items that came since the newest step, or since the Balancer began. They are BecameOf.
 	Became   float64 `json:"degree_since"`
 	BecameOf int64   `json:"degree_since_items"`

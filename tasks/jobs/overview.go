@@ -171,6 +171,8 @@ type Job struct {
 	Autoscale []string `json:"autoscale,omitempty"`
 	// Balance says how the key groups of stages are balanced, a sentence for each.
 	Balance []string `json:"balance,omitempty"`
+	// Balanced has what was measured and done for them since the manager began, by stage.
+	Balanced []tasks.Balanced `json:"balanced,omitempty"`
 }
 
 // Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
@@ -239,7 +241,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
 		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
-		Rescale: said.Rescale, Autoscale: said.Autoscale, Balance: said.Balance,
+		Rescale: said.Rescale, Autoscale: said.Autoscale, Balance: said.Balance, Balanced: said.Balanced,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")

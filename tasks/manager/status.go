@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"tailrace.dev/tailrace/tasks"
 )
 
 // Status is the observable state of a manager.
@@ -21,10 +23,11 @@ type JobStatus struct {
 	Detail string       `json:"detail,omitempty"`
 	Tasks  []TaskStatus `json:"tasks"`
 	// Rescale says how far a rescale is; empty if none is under way. Autoscale and Balance say how stages
-	// are autoscaled and balanced; the server fills them in.
-	Rescale   string   `json:"rescale,omitempty"`
-	Autoscale []string `json:"autoscale,omitempty"`
-	Balance   []string `json:"balance,omitempty"`
+	// are autoscaled and balanced, and Balanced what balancing has measured and done; the server fills them in.
+	Rescale   string           `json:"rescale,omitempty"`
+	Autoscale []string         `json:"autoscale,omitempty"`
+	Balance   []string         `json:"balance,omitempty"`
+	Balanced  []tasks.Balanced `json:"balanced,omitempty"`
 }
 
 // TaskStatus is one task of a Status.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,20 +103,22 @@ func (b *balancer) kind(err error) error {
 	return err
 }
 
-// balanced says how the stages of a job are balanced, a sentence for each.
-func (r *term) balanced(job string) (all []string) {
+// balanced says how the stages of a job are balanced, a sentence for each, and returns what was measured and done.
+func (r *term) balanced(job string) (text []string, all []balance.State) {
 	for k, b := range r.balancers {
 		if k.job != job {
 			continue
 		}
-		text := fmt.Sprintf("balance %s %s: ", b.Stage, b.request.Dispatch)
+		about := fmt.Sprintf("balance %s %s: ", b.Stage, b.request.Dispatch)
 		if of := b.balancer.Load(); of == nil {
-			text += "the job's plan has not been read yet"
+			about += "the job's plan has not been read yet"
 		} else {
-			text += of.String()
+			about += of.String()
+			all = append(all, of.State())
 		}
-		all = append(all, text)
+		text = append(text, about)
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(text)
+	slices.SortFunc(all, func(a, b balance.State) int { return cmp.Compare(a.Stage, b.Stage) })
+	return text, all
 }

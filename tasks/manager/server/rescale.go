@@ -306,7 +306,8 @@ func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
 func (r *term) status() manager.Status {
 	s := r.core.Status()
 	for i := range s.Jobs {
-		s.Jobs[i].Autoscale, s.Jobs[i].Balance = r.autoscaled(s.Jobs[i].Name), r.balanced(s.Jobs[i].Name)
+		s.Jobs[i].Autoscale = r.autoscaled(s.Jobs[i].Name)
+		s.Jobs[i].Balance, s.Jobs[i].Balanced = r.balanced(s.Jobs[i].Name)
 		d := r.drives[s.Jobs[i].Name]
 		if d == nil {
 			continue

@@ -41,6 +41,11 @@ func slotted(protocol string, times int) {
 	w.Said(j.Name, "stage lots: routing epoch 1, ", time.Time{})
 	Eventually(func() string { return w.Tailrace("job", "describe", j.Name) }, world.Patience, 50*time.Millisecond).Should(And(
 		MatchRegexp(`\nlots +4 +[1-4] +[1-9] +routing epoch [1-9]`), MatchRegexp(`\nlots +(key|[0-9]+/16 of group) .* [0-2] +[3-6] +[01] *\n`)))
+	Eventually(func() string {
+		w.MustRun(j)
+		return w.Tailrace("status", "--json")
+	}, world.Patience, 50*time.Millisecond).Should(
+		MatchRegexp(`(?s)"balanced": \[.*"stage": "lots".*"measured": true.*"slots": 4,\s*"slots_used": [1-4],\s*"epoch": [1-9]`))
 	worker := w.Runs(j, stage, 0)
 	w.Kill(worker)
 	w.Restart(worker)
