@@ -44,7 +44,8 @@ the least number of items of a task divided by the greatest, is too low (below=0
 there was none at last. The request stays with the job when it stops; --none takes it away.
 
 With --dry-run it measures the loads for a moment, shows them and the key groups that a step
-would move, and changes nothing: neither the log nor what the job was asked for.`,
+would move, and of a job with slots the keys and parts of key groups that it would place in
+them. It changes nothing: neither the log nor what the job was asked for.`,
 		Example: `  tailrace job balance q5 --stage counts --balance below=0.9
   tailrace job balance q5 --stage counts --balance every=20s --dispatch weight --task-weights 3,1,1
   tailrace job balance q5 --stage counts --dry-run
@@ -136,7 +137,11 @@ func (b *balancing) preview(ctx context.Context, out io.Writer, name string) err
 
 func printPreview(out io.Writer, p *balance.Preview) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s: %d tasks, %d key groups, measured for %.1f s\n", p.Stage, p.Tasks, p.KeyGroups, p.Seconds)
+	slots := ""
+	if p.Slots > 0 {
+		slots = fmt.Sprintf(", of which %d are slots (%d used, routing epoch %d)", p.Slots, p.SlotsUsed, p.Epoch)
+	}
+	fmt.Fprintf(w, "%s: %d tasks, %d key groups%s, measured for %.1f s\n", p.Stage, p.Tasks, p.KeyGroups, slots, p.Seconds)
 	fmt.Fprintln(w, "task\titems/s\tplanned")
 	sum := int64(0)
 	for i, n := range p.Items {
@@ -148,14 +153,34 @@ func printPreview(out io.Writer, p *balance.Preview) error {
 		return w.Flush()
 	}
 	fmt.Fprintf(w, "degree %.3f, extra %.1f %%\n", p.Degree, 100*p.Extra)
-	if len(p.Moves) == 0 {
+	if len(p.Moves)+len(p.Placed)+len(p.Back) == 0 {
 		fmt.Fprintf(w, "%s has nothing better\n", p.Dispatch)
 		return w.Flush()
 	}
-	fmt.Fprintf(w, "%s would move %d key groups: degree %.3f, extra %.1f %%\n", p.Dispatch, len(p.Moves), p.PlannedDegree, 100*p.PlannedExtra)
-	fmt.Fprintln(w, "key group\tfrom\tto\titems/s")
+	parts := ""
+	if len(p.Placed)+len(p.Back) > 0 {
+		parts = fmt.Sprintf(", place %d parts in slots, and take %d out", len(p.Placed), len(p.Back))
+	}
+	fmt.Fprintf(w, "%s would move %d key groups%s: degree %.3f, extra %.1f %%\n", p.Dispatch, len(p.Moves), parts, p.PlannedDegree, 100*p.PlannedExtra)
+	if len(p.Moves) > 0 {
+		fmt.Fprintln(w, "key group\tfrom\tto\titems/s")
+	}
 	for _, m := range p.Moves {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%.0f\n", m.Group, m.From, m.To, float64(m.Items)/p.Seconds)
+	}
+	for _, of := range []struct {
+		title string
+		parts []balance.Placed
+	}{{"placed", p.Placed}, {"taken out", p.Back}} {
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		if len(of.parts) > 0 {
+			fmt.Fprintf(w, "%s\tkey group\tslot\tfrom\tto\titems/s\n", of.title)
+		}
+		for _, q := range of.parts {
+			fmt.Fprintf(w, "%.80s\t%d\t%d\t%d\t%d\t%.0f\n", q.Part, q.Group, q.Slot, q.From, q.To, float64(q.Items)/p.Seconds)
+		}
 	}
 	return w.Flush()
 }

@@ -53,7 +53,24 @@ least-count would move 1 key groups: degree 1.000, extra 0.0 %
 key group  from  to  items/s
 3          0     1   500
 `, shown(p))
+	p.Slots, p.SlotsUsed, p.Epoch = 4, 2, 6
+	p.Placed, p.Back = []balance.Placed{{Part: `key "a"`, Group: 2, Slot: 13, To: 1, Items: 500}}, []balance.Placed{{Part: "3/16 of group 1 from 0 on", Group: 1, Slot: 12, From: 1}}
+	require.Equal(t, `counts: 2 tasks, 16 key groups, of which 4 are slots (2 used, routing epoch 6), measured for 2.0 s
+task  items/s  planned
+0     1500     1000
+1     500      1000
+degree 0.333, extra 50.0 %
+least-count would move 1 key groups, place 1 parts in slots, and take 1 out: degree 1.000, extra 0.0 %
+key group  from  to  items/s
+3          0     1   500
+placed   key group  slot  from  to  items/s
+key "a"  2          13    0     1   250
+taken out                  key group  slot  from  to  items/s
+3/16 of group 1 from 0 on  1          12    1     0   0
+`, shown(p))
 	p.Moves = nil
+	require.Contains(t, shown(p), "would move 0 key groups, place 1 parts in slots, and take 1 out: degree 1.000, extra 0.0 %\nplaced ")
+	p.Placed, p.Back = nil, nil
 	require.Contains(t, shown(p), "\nleast-count has nothing better\n")
 	p.Items = []int64{0, 0}
 	require.Contains(t, shown(p), "\nno items came, so there is no load to distribute\n")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
-// mostPlaces is how many places of a routing table job describe shows as text, mostPart how many bytes of what is placed.
-const mostPlaces, mostPart = 10, 80
+// mostPlaces is how many places of a routing table job describe shows as text.
+const mostPlaces = 10
 
 // routes reads the routing tables of a job. What is not known in time is shown as unknown.
 func (t *jobTarget) routes(ctx context.Context, o *jobs.Overview, job string) {
@@ -69,18 +68,10 @@ func places(w io.Writer, stage string, all []jobs.Place) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "\nSTAGE\tPLACED\tKEY GROUP\tSLOT\tTASK\t")
 	for _, p := range all[:min(len(all), mostPlaces)] {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t\n", stage, cut(p.Part), p.Group, p.Slot, p.Task)
+		fmt.Fprintf(t, "%s\t%.80s\t%d\t%d\t%d\t\n", stage, p.Part, p.Group, p.Slot, p.Task)
 	}
 	t.Flush()
 	if n := len(all) - mostPlaces; n > 0 {
 		fmt.Fprintf(w, "… and %d more (--json)\n", n)
 	}
-}
-
-// cut returns what is placed, with the rest of a long key as "…".
-func cut(part string) string {
-	if len(part) <= mostPart {
-		return part
-	}
-	return strings.ToValidUTF8(part[:mostPart], "") + "…"
 }

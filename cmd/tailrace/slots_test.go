@@ -26,7 +26,7 @@ func TestDescribeSlots(t *testing.T) {
 	require.Equal(t, []string{
 		"STAGE SLOTS USED ROUTING EPOCH NEWEST REQUEST",
 		"s 4 2 3 routing epoch 3, 1 of 12 key groups moved; a table is under way",
-		"STAGE PLACED KEY GROUP SLOT TASK", `s key "a" 7 9 1`, "s key " + strings.Repeat("é", 38) + "… 5 11 0",
+		"STAGE PLACED KEY GROUP SLOT TASK", `s key "a" 7 9 1`, "s key " + strings.Repeat("é", 76) + " 5 11 0",
 	}, shown(jobs.Stage{Stage: "keys"}, jobs.Stage{Stage: "s", Slots: &jobs.Slots{Slots: 4, Table: table, Newest: moved, UnderWay: true}}))
 	table.Places = nil
 	for slot := range 12 {

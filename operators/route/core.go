@@ -129,9 +129,10 @@ func (c *Core) Next(s *Sample) Decision {
 	}
 	c.began, c.items = s.At, 0
 	load := c.history.Load()
-	owners, by, places := c.planned(s, load)
+	p := NewPlan(c.plan, s, load)
+	owners, places := p.Owners, p.Places
 	have := Degree(Tasks(load, s.Owners, s.Tasks), s.Shares)
-	d.Planned = Degree(by, s.Shares)
+	d.Planned = Degree(p.ByTask, s.Shares)
 	moved := Moved(s.Owners, owners)
 	switch {
 	case moved == 0 && places == nil:
@@ -151,20 +152,6 @@ func (c *Core) Next(s *Sample) Decision {
 		d.Placed, d.Back = len(with), len(without)
 	}
 	return d
-}
-
-// planned returns the owners that the planner makes, with the load of each task by them, and the places of a table if
-// another one than the present is better.
-func (c *Core) planned(s *Sample, load []int64) (owners []int, by []int64, places []Place) {
-	owners = c.plan(&Stage{Owners: s.Owners, Slots: s.Slots, Tasks: s.Tasks, Items: load, Keys: s.Keys, Shares: s.Shares})
-	if s.Table == nil {
-		return owners, Tasks(load, owners, s.Tasks), nil
-	}
-	cut := divide(&Cut{Table: s.Table, Have: s.Owners, Owners: owners, Tasks: s.Tasks, Load: load, Shares: s.Shares, Fine: fine(&s.Fine, load[:s.Table.Groups])})
-	if without, with := s.Table.Towards(cut.places); len(without)+len(with) > 0 {
-		places = append([]Place{}, cut.places...)
-	}
-	return cut.owners, cut.of, places
 }
 
 // leastGain returns the least difference of the degrees of two plans that is worth a step, have being the

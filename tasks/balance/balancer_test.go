@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -110,7 +111,7 @@ func TestLook(t *testing.T) {
 	at := func(n uint64) []status.Snapshot {
 		return []status.Snapshot{{Stage: "source", Instance: 1, Sent: []status.Sent{{Stream: "keys", ByGroup: []uint64{n, 2 * n, 3 * n, 4 * n}}}}}
 	}
-	p, err := Look(Request{Stage: "sums", Dispatch: "least-count"}, j.Layout(), 1, at(100), at(110))
+	p, err := Look(Request{Stage: "sums", Dispatch: "least-count"}, j.Layout(), 1, nil, at(100), at(110))
 	require.NoError(t, err)
 	require.Equal(t, &Preview{
 		Stage: "sums", Dispatch: "least-count", Tasks: 2, KeyGroups: 4, Items: []int64{60, 40}, Planned: []int64{50, 50},
@@ -118,15 +119,67 @@ func TestLook(t *testing.T) {
 	}, p)
 	require.InDelta(t, 0.2, p.Extra, 1e-9)
 	for n, shares := range map[int][]float64{3: {1, 2, 3}, 1: {1}} {
-		_, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: shares}, j.Layout(), 1, at(100), at(110))
+		_, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: shares}, j.Layout(), 1, nil, at(100), at(110))
 		require.EqualError(t, err, fmt.Sprintf(`stage "sums" has 2 tasks, and there are %d task weights`, n))
 	}
-	p, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: []float64{3, 1}}, j.Layout(), 1, at(100), at(110))
+	p, err = Look(Request{Stage: "sums", Dispatch: "weight", Shares: []float64{3, 1}}, j.Layout(), 1, nil, at(100), at(110))
 	require.NoError(t, err)
 	require.InDelta(t, 0.5, p.Degree, 1e-9, "a third of 60 is 20, and the other one has 40")
 	require.InDelta(t, 0.6, p.Extra, 1e-9)
 	require.Greater(t, p.PlannedDegree, 0.7)
 	require.Less(t, p.PlannedExtra, 0.25)
+}
+
+// With slots a preview has the parts that another table would place, and those that it would take out: by the samples of the second
+// reading.
+func TestLookAtSlots(t *testing.T) {
+	l := &layout.Layout{
+		Plan:    &exec.Plan{Streams: []exec.StreamSpec{{Name: "keys"}}, Stages: []exec.StageSpec{{Name: "source"}, {Name: "sums", Inputs: []int{0}}}},
+		Streams: []layout.Stream{{Groups: 4, Slots: 2}}, Stages: []layout.Stage{{Tasks: 1, Groups: 1}, {Tasks: 2, Groups: 4, Slots: 2, Owner: []int{0, 1, 1, 0}}},
+	}
+	var keys [][]byte // of key group 0
+	for i := 0; len(keys) < 3; i++ {
+		if k := fmt.Append(nil, i); exec.GroupOf(exec.HashKey(k), 2) == 0 {
+			keys = append(keys, k)
+		}
+	}
+	table, err := route.NewTable(5, 2, 2, []route.Place{{Part: route.Single([]byte("cold")), Slot: 2}})
+	require.NoError(t, err)
+	at := func(n uint64, times int) []status.Snapshot {
+		s := status.New(time.Now, 1)
+		s.Output("keys", 4)
+		for _, k := range keys {
+			for range times {
+				s.Sampler(0, 2).Add(exec.HashKey(k), k)
+			}
+		}
+		all := s.Read("source", 0)
+		all.Sent[0].ByGroup = []uint64{4 * n, 2 * n, 0, 0}
+		return []status.Snapshot{all}
+	}
+	home := route.Single([]byte("cold")).Home(2)
+	p, err := Look(Request{Stage: "sums", Dispatch: "least-count"}, l, 1, table, at(0, 1), at(3000, 100))
+	require.NoError(t, err)
+	require.Equal(t, []int64{12_000, 6000}, p.Items)
+	require.Equal(t, []any{2, 1, uint32(5)}, []any{p.Slots, p.SlotsUsed, p.Epoch})
+	require.NotEmpty(t, p.Placed)
+	placed := p.Placed[0]
+	require.Equal(t, Placed{Part: placed.Part, Group: 0, Slot: 3, From: 0, To: 1, Items: 4000}, placed, "one of three keys, with what is around it")
+	planned := slices.Clone(p.Items)
+	for _, q := range p.Placed {
+		planned[q.From], planned[q.To] = planned[q.From]-q.Items, planned[q.To]+q.Items
+	}
+	require.Equal(t, planned, p.Planned)
+	require.Equal(t, []Placed{{Part: `key "cold"`, Key: []byte("cold"), Group: home, Slot: 2, From: 1, To: []int{0, 1}[home]}}, p.Back)
+	require.Empty(t, p.Moves, "a slot is filled where it is to be")
+	require.Equal(t, 0.5, p.Degree)
+	require.Greater(t, p.PlannedDegree, 0.75)
+
+	p, err = Look(Request{Stage: "sums", Dispatch: "hash"}, l, 1, table, at(0, 1), at(3000, 100))
+	require.NoError(t, err)
+	require.Empty(t, p.Placed)
+	require.Empty(t, p.Back)
+	require.Equal(t, 2, p.Slots)
 }
 
 // Samples are taken each second, however seldom there is to be a step, and task weights count while there are

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -34,6 +35,6 @@ func (b *Balancer) Run(context.Context, <-chan struct{}) {}
 func (b *Balancer) String() string { return errNone.Error() }
 
 // Look returns an error.
-func Look(Request, *layout.Layout, int, []status.Snapshot, []status.Snapshot) (*Preview, error) {
+func Look(Request, *layout.Layout, int, *routing.Table, []status.Snapshot, []status.Snapshot) (*Preview, error) {
 	return nil, errNone
 }

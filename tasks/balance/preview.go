@@ -7,41 +7,72 @@ import (
 
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
 // Look returns what a Balancer would make of what came for the stage with an index between two readings of
-// the job's tasks. Check must have accepted the request.
-func Look(r Request, l *layout.Layout, index int, from, to []status.Snapshot) (*Preview, error) {
+// the job's tasks. table is the newest one of what the stage reads, nil: it has no slots; then the second reading has samples of
+// what came since the first one. Check must have accepted the request.
+func Look(r Request, l *layout.Layout, index int, table *routing.Table, from, to []status.Snapshot) (*Preview, error) {
 	plan, err := route.ByName(r.Dispatch)
 	if err != nil {
 		return nil, err
 	}
 	st := &l.Stages[index]
-	s := route.Sample{Tasks: st.Tasks, Items: make([]int64, st.Groups)}
+	s := route.Sample{Owners: st.Owner, Slots: st.Slots, Tasks: st.Tasks, Items: make([]int64, st.Groups)}
 	var m meter
 	for _, all := range [][]status.Snapshot{from, to} {
 		m.sample(inputs(l, index), all, &s)
 	}
-	stage := &route.Stage{Owners: st.Owner, Slots: st.Slots, Tasks: st.Tasks, Items: s.Items}
 	if len(r.Shares) == st.Tasks {
-		stage.Shares = r.Shares
+		s.Shares = r.Shares
 	} else if r.Shares != nil {
 		return nil, fmt.Errorf("stage %q has %d tasks, and there are %d task weights", r.Stage, st.Tasks, len(r.Shares))
 	}
-	owners := plan(stage)
-	p := &Preview{
-		Stage: r.Stage, Dispatch: r.Dispatch, Tasks: st.Tasks, KeyGroups: st.Groups,
-		Items: route.Tasks(s.Items, st.Owner, st.Tasks), Planned: route.Tasks(s.Items, owners, st.Tasks), Moves: []Move{},
+	p := &Preview{Stage: r.Stage, Dispatch: r.Dispatch, Tasks: st.Tasks, KeyGroups: st.Groups, Moves: []Move{}}
+	if table != nil {
+		p.Slots, p.SlotsUsed, p.Epoch = table.Slots, len(table.Places()), table.Epoch
+		if r.Dispatch != "hash" {
+			s.Table, s.Fine = table, sampled(inputs(l, index), to)
+		}
 	}
-	p.Degree, p.Extra = route.Degree(p.Items, stage.Shares), route.Extra(p.Items, stage.Shares)
-	p.PlannedDegree, p.PlannedExtra = route.Degree(p.Planned, stage.Shares), route.Extra(p.Planned, stage.Shares)
-	for g, owner := range owners {
-		if owner != st.Owner[g] {
-			p.Moves = append(p.Moves, Move{g, st.Owner[g], owner, s.Items[g]})
+	next := route.NewPlan(plan, &s, s.Items)
+	p.Items, p.Planned = route.Tasks(s.Items, st.Owner, st.Tasks), next.ByTask
+	p.Degree, p.Extra = route.Degree(p.Items, s.Shares), route.Extra(p.Items, s.Shares)
+	p.PlannedDegree, p.PlannedExtra = route.Degree(p.Planned, s.Shares), route.Extra(p.Planned, s.Shares)
+	filled := p.places(&s, next)
+	for g, owner := range next.Owners {
+		if owner != st.Owner[g] && !filled[g] {
+			p.Moves = append(p.Moves, Move{g, st.Owner[g], owner, next.Load[g]})
 		}
 	}
 	return p, nil
+}
+
+// places sets what another table would change, and returns the slots that it would fill: they move empty.
+func (p *Preview) places(s *route.Sample, next *route.Plan) map[int]bool {
+	filled := map[int]bool{}
+	if next.Places == nil {
+		return filled
+	}
+	add := func(all *[]Placed, part route.Part, slot, from, to int, items int64) {
+		q := Placed{Part: part.String(), Group: part.Home(s.Table.Groups), Slot: slot, From: from, To: to, Items: items}
+		if part.Single {
+			q.Key = []byte(part.Key)
+		}
+		*all = append(*all, q)
+	}
+	back, placed := s.Table.Towards(next.Places)
+	for _, slot := range back {
+		part, _ := s.Table.At(slot)
+		add(&p.Back, part, slot, s.Owners[slot], next.Owners[part.Home(s.Table.Groups)], s.Items[slot])
+	}
+	for _, q := range placed {
+		filled[q.Slot] = true
+		add(&p.Placed, q.Part, q.Slot, s.Owners[q.Home(s.Table.Groups)], next.Owners[q.Slot], next.Load[q.Slot])
+	}
+	return filled
 }
 
 // inputs returns the names of the streams that a stage reads.

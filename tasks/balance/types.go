@@ -117,6 +117,13 @@ type Preview struct {
 	PlannedExtra  float64 `json:"planned_extra"`
 	// Moves are the key groups that would move, ascending.
 	Moves []Move `json:"moves"`
+	// Slots is the number of slots, SlotsUsed how many have something in them, Epoch the number of the routing table. Placed is
+	// what another table would place in slots, Back what it would take out of them.
+	Slots     int      `json:"slots,omitempty"`
+	SlotsUsed int      `json:"slots_used,omitempty"`
+	Epoch     uint32   `json:"epoch,omitempty"`
+	Placed    []Placed `json:"placed,omitempty"`
+	Back      []Placed `json:"taken_back,omitempty"`
 	// Seconds is the time between the readings, which the caller sets.
 	Seconds float64 `json:"seconds"`
 }
@@ -124,6 +131,19 @@ type Preview struct {
 // Move is one key group that would go from one task to another.
 type Move struct {
 	Group int   `json:"key_group"`
+	From  int   `json:"from"`
+	To    int   `json:"to"`
+	Items int64 `json:"items"`
+}
+
+// Placed is a key, or a part of a key group, that would go into a slot, or back from it.
+type Placed struct {
+	// Part is a text for people, Key the key in the encoding of the stream, if it is one.
+	Part  string `json:"part"`
+	Key   []byte `json:"key,omitempty"`
+	Group int    `json:"key_group"`
+	Slot  int    `json:"slot"`
+	// From is the task that has it, To the one that would.
 	From  int   `json:"from"`
 	To    int   `json:"to"`
 	Items int64 `json:"items"`

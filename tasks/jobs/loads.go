@@ -87,21 +87,25 @@ func PreviewBalance(ctx context.Context, store *meta.Store, d transport.Dialer, 
 	}
 	o := &Overview{View: v}
 	addrs := slices.Collect(maps.Keys(o.addresses()))
-	begin, from := time.Now(), Loads(ctx, d, addrs, name, id)
+	read := Loads
+	if job.Spec.Slots > 0 {
+		read = Samples // those of the first reading are older; with it they begin to fade
+	}
+	begin, from := time.Now(), read(ctx, d, addrs, name, id)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(measure):
 	}
-	to := Loads(ctx, d, addrs, name, id)
+	to := read(ctx, d, addrs, name, id)
 	took := time.Since(begin)
-	l, err := job.Spec.Present(ctx, log, id)
+	l, err := job.Spec.Routed(ctx, log, id)
 	if err != nil {
 		return nil, fmt.Errorf("job %q: the owners of its key groups: %w", name, err)
 	}
 	for i := range l.Plan.Stages {
 		if l.Plan.Stages[i].Name == b.Stage {
-			p, err := balance.Look(b, l, i, from, to)
+			p, err := balance.Look(b, l.Layout, i, l.Tables[i], from, to)
 			if err != nil {
 				return nil, fmt.Errorf("job %q: %w", name, err)
 			}

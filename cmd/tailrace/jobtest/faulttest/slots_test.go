@@ -27,6 +27,8 @@ func slotted(protocol string, times int) {
 	w.Workers(2)
 	j := w.Submit(world.Job{Name: "job", Query: 4, Events: 300_000 * times, Rate: 10_000, Protocol: protocol, More: "--key-groups 3 --slots 4"})
 	w.Grown(j, 2000)
+	dry := w.Tailrace("job", "balance", j.Name, "--stage", stage, "--dry-run", "--measure", "2s")
+	Expect(dry).To(MatchRegexp(`7 key groups, of which 4 are slots \(0 used, routing epoch 0\)(?s:.*), place [1-4] parts in slots, and take 0 out: degree (0\.[6-9]|1)(?s:.*)\nplaced .*\n(key|[0-9]+/16 of group) `))
 	w.Tailrace("job", "balance", j.Name, "--stage", stage, "--balance", "below=0.95,quiet=1s")
 	var leader string
 	Eventually(func() int {
