@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/route"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
@@ -24,7 +25,7 @@ import (
 )
 
 // keyed is a manager with a job whose stage by-key has slots, and which no worker runs.
-func keyed(t *testing.T) (*meta.Store, *tasks.Spec) {
+func keyed(t *testing.T) (*meta.Store, *tasks.Spec, sharedlog.Log) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)
@@ -36,7 +37,8 @@ func keyed(t *testing.T) (*meta.Store, *tasks.Spec) {
 	d, err := transport.NewDialer(transport.Options{Cluster: "c"})
 	require.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
-	s := server.Start(server.Options{Log: mem.New(mem.Options{}), Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
+	log := mem.New(mem.Options{})
+	s := server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
 	t.Cleanup(func() { s.Close() })
 	job := operators.NewJob("job")
 	in := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
@@ -52,13 +54,13 @@ func keyed(t *testing.T) (*meta.Store, *tasks.Spec) {
 	spec.Program = "nobody's"
 	_, err = jobs.Submit(t.Context(), store, spec)
 	require.NoError(t, err)
-	return store, spec
+	return store, spec, log
 }
 
 // The number of a request is above that of each request that had an outcome, also if the clock of who asks is behind: otherwise the
 // request would have no outcome, and neither would those behind it.
 func TestNumbersOfRequestsRise(t *testing.T) {
-	store, spec := keyed(t)
+	store, spec, _ := keyed(t)
 	ahead := uint64(time.Now().Add(time.Hour).UnixNano()) // of an asker whose clock is ahead
 	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
 		j.Rescale = []meta.Rescale{{Stage: "nothing", Number: ahead, Tasks: 1}}
@@ -97,7 +99,7 @@ func TestNumbersOfRequestsRise(t *testing.T) {
 // A request that cannot be read, or carried out, has an outcome, and so has another one beside it. Of two askers at once one is
 // refused.
 func TestRequestsThatCannotBe(t *testing.T) {
-	store, _ := keyed(t)
+	store, _, _ := keyed(t)
 	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
 		table, err := route.NewTable(3, 8, 4, nil)
 		if err == nil {
@@ -122,4 +124,44 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	require.ErrorIs(t, err, rescale.ErrChanged)
 	_, err = jobs.Reroute(t.Context(), store, "job", tasks.Reroute{Stage: "keys"}, table)
 	require.ErrorContains(t, err, "reads no stream with slots: submit the job with some")
+}
+
+// A job that was deleted, and submitted again, has neither the outcomes of the one before, nor their numbers: a request whose number is
+// lower, because the clock of who asks is behind, has an outcome of its own.
+func TestSubmittedAgainHasNoOutcomes(t *testing.T) {
+	store, spec, log := keyed(t)
+	ask := func(number uint64, stage, why string) {
+		require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
+			j.Rescale = []meta.Rescale{{Stage: stage, Number: number, Tasks: 1}}
+			j.Reroute = []meta.Reroute{{Stage: stage, Number: number}}
+			return nil
+		}))
+		_, err := jobs.AwaitRescale(t.Context(), store, "job", number)
+		require.ErrorContains(t, err, why)
+		_, err = jobs.AwaitReroute(t.Context(), store, "job", number)
+		require.ErrorContains(t, err, "are no table")
+	}
+	ask(1000, "nothing", `no stage "nothing"`)
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
+	_, err := jobs.Submit(t.Context(), store, spec)
+	require.NoError(t, err)
+	v, err := store.Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, meta.Running, v.States["job"].Phase)
+	require.Empty(t, v.States["job"].Rescaled)
+	require.Empty(t, v.States["job"].Rerouted)
+	ask(7, "nothing", `no stage "nothing"`)
+
+	// The manager sees only that there is another job.
+	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Submitted, j.Rescale, j.Reroute = j.Submitted.Add(time.Second), nil, nil
+		return nil
+	}))
+	require.Eventually(t, func() bool {
+		v, err := store.Look(t.Context())
+		st := v.States["job"]
+		return err == nil && st.Phase == meta.Running && len(st.Rescaled)+len(st.Rerouted) == 0
+	}, time.Minute, time.Millisecond)
+	ask(5, "nothing", `no stage "nothing"`)
 }

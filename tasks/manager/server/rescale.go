@@ -203,7 +203,11 @@ func (r *term) refuse(d *drive, spec *tasks.Spec, tell func(func())) {
 	for i := range d.tables {
 		p.Rerouted = append(p.Rerouted, rescale.Outcome{Request: i, Error: "the job's key groups cannot move"})
 	}
-	tell(func() { r.outcomes(d, &p) })
+	tell(func() {
+		if r.drives[d.name] == d {
+			r.outcomes(d, &p)
+		}
+	})
 }
 
 // progressed handles what a drive says of its progress.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -198,11 +199,15 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	// not notice that a job was deleted and submitted again.
 	views := make(chan meta.View)
 	wg.Go(func() {
+		last := first
 		s.opt.Store.Follow(ctx, func(v meta.View) {
-			select {
-			case views <- v:
-			case <-ctx.Done():
+			for _, v := range between(last, v) {
+				select {
+				case views <- v:
+				case <-ctx.Done():
+				}
 			}
+			last = v
 		}, nil)
 	})
 	if s.opt.TrimInterval > 0 {
@@ -261,8 +266,39 @@ func (r *term) load(v meta.View) {
 	r.view(v)
 }
 
+// between returns the view v, and before it one without the jobs that were deleted, and submitted again, since the view last: etcd may
+// show both at once.
+func between(last, v meta.View) []meta.View {
+	without := v
+	without.Jobs = maps.Clone(v.Jobs)
+	maps.DeleteFunc(without.Jobs, func(name string, j meta.Job) bool {
+		was, known := last.Jobs[name]
+		return known && !was.Submitted.Equal(j.Submitted)
+	})
+	if len(without.Jobs) == len(v.Jobs) {
+		return []meta.View{v}
+	}
+	return []meta.View{without, v}
+}
+
+// forget removes what this manager knows of jobs that were deleted: another job of the name has no outcomes yet, and its key groups
+// are not those that a drive moves.
+func (r *term) forget() {
+	for name := range r.states {
+		if _, known := r.jobs[name]; known {
+			continue
+		}
+		delete(r.states, name)
+		if d := r.drives[name]; d != nil {
+			d.cancel()
+			delete(r.drives, name)
+		}
+	}
+}
+
 func (r *term) view(v meta.View) {
 	r.jobs = v.Jobs
+	r.forget()
 	var jobs []manager.Job
 	for name, j := range v.Jobs {
 		job, err := describe(j)
