@@ -90,7 +90,7 @@ type Core struct {
 	quiet   int64    // after the newest step
 	former  []int    // owners before the newest step
 	had     []Place  // places before the newest step
-	epoch   uint32   // of the newest sample's table
+	placed  []Place  // of the newest sample's table
 	some    bool
 }
 
@@ -188,16 +188,17 @@ func apart(n int) float64 {
 }
 
 // take keeps a sample. One with other owners begins the window again, and one with another table everything that is known
-// of loads: its own items went by both tables.
+// of loads: its own items went by both tables. One with the same places is the same table, whatever its epoch: the tables of a
+// job have one together.
 func (c *Core) take(s *Sample) {
-	if s.Table != nil && c.some && s.Table.Epoch != c.epoch {
+	if s.Table != nil && c.some && !slices.Equal(s.Table.Places(), c.placed) {
 		again := *s
 		again.Items = make([]int64, len(s.Items))
 		s = &again
 		c.newest, c.low, c.history = c.newest[:0], 0, History{}
 	}
 	if s.Table != nil {
-		c.epoch = s.Table.Epoch
+		c.placed = s.Table.Places()
 	}
 	if !c.some {
 		c.began, c.some = s.At, true

@@ -152,3 +152,20 @@ func TestHashWithSlots(t *testing.T) {
 	owners := make([]int, 11)
 	require.Equal(t, []int{0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1}, Hash(&Stage{Owners: owners, Tasks: 2, Slots: 3}))
 }
+
+// A table of another epoch with the same places changes nothing: the tables of a job have one epoch together, and a stage whose table is
+// replaced each second keeps no other one from a step.
+func TestEpochAloneForgetsNothing(t *testing.T) {
+	places := []Place{{Part{Group: 0, Sub: 3, N: 4}, 4}}
+	c := NewCore(When{Below: 0.9}, LeastCount)
+	for at := range 10 {
+		table, err := NewTable(uint32(at), 4, 1, places)
+		require.NoError(t, err)
+		d := c.Next(&Sample{At: int64(at) * 1000, Items: []int64{500, 500, 500, 10, 0}, Owners: []int{0, 0, 0, 1, 0}, Tasks: 2, Slots: 1, Table: table})
+		if d.Owners != nil {
+			require.Equal(t, evidence-1, at)
+			return
+		}
+	}
+	t.Fatal("there is no step")
+}

@@ -189,7 +189,9 @@ func (b *Balancer) table() *route.Table {
 // reroute carries out a decision with another table.
 func (b *Balancer) reroute(ctx context.Context, s *route.Sample, d *route.Decision) (*rescale.Result, error) {
 	began := time.Now()
-	err := b.job.(Router).Reroute(ctx, routing.Reroute{Stage: b.request.Stage, Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: s.Table.Epoch})
+	err := b.job.(Router).Reroute(ctx, routing.Reroute{
+		Stage: b.request.Stage, Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: s.Table.Epoch, Was: append([]route.Place{}, s.Table.Places()...),
+	})
 	return &rescale.Result{
 		Stage: b.request.Stage, From: s.Tasks, To: s.Tasks, KeyGroups: len(d.Owners), GroupsMoved: route.Moved(s.Owners, d.Owners), Strategy: "slots",
 		SettledMS: float64(time.Since(began)) / float64(time.Millisecond),

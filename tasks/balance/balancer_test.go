@@ -293,7 +293,7 @@ func TestRoutes(t *testing.T) {
 	s := &route.Sample{Tasks: 2, Owners: []int{0, 0, 0, 1}, Slots: 1, Table: table}
 	d := &route.Decision{Owners: []int{0, 1, 0, 1}, Places: []route.Place{}, Back: 1, Degree: 0.5, Planned: 1}
 	b.step(t.Context(), s, d)
-	require.Equal(t, []routing.Reroute{{Stage: "sums", Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: 7}}, j.routed)
+	require.Equal(t, []routing.Reroute{{Stage: "sums", Places: d.Places, Owners: d.Owners, Have: s.Owners, Epoch: 7, Was: table.Places()}}, j.routed)
 	require.Empty(t, j.asked)
 	j.err = fmt.Errorf("no: %w", rescale.ErrChanged)
 	b.step(t.Context(), s, d)

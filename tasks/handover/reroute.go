@@ -80,7 +80,11 @@ func (c *controller) replace(ctx context.Context, j rescale.Tasks, r *routing.Re
 	all := routing.Domains(c.h.cfg.Layout)
 	started := c.began(r)
 	busy := slices.ContainsFunc(all[i].Stages, func(s int) bool { return c.core.Goal(s) != nil }) // with what an earlier process began
-	if p := c.control.Plan; !started && r.Have != nil && (busy || p.Epoch != r.Epoch || !slices.Equal(p.Stages[s].Owners, r.Have)) {
+	present, err := all[i].Of(c.control.Plan)
+	if err != nil {
+		return err
+	}
+	if !started && r.Have != nil && (busy || r.Changed(present.Table) || !slices.Equal(c.control.Plan.Stages[s].Owners, r.Have)) {
 		return refused{rescale.ErrChanged}
 	}
 	c.request = r.Number
@@ -181,7 +185,7 @@ func (c *controller) moveTo(ctx context.Context, j rescale.Tasks, stages []int, 
 		}
 	}
 	_, err := c.run(ctx, j)
-	if err == nil && len(c.ended) > 0 {
+	if err == nil && slices.ContainsFunc(stages, func(s int) bool { return slices.Contains(c.ended, s) }) { // others may have ended, too
 		err = refused{rescale.ErrStageEnded}
 	}
 	return err

@@ -17,7 +17,7 @@ func (c *controller) adopting(context.Context, sharedlog.LSN) (string, error) { 
 
 // Reroute implements runtime.Handover.
 func (h *Handover) Reroute(_ context.Context, _ rescale.Tasks, r routing.Reroute) error {
-	return r.Decode(nil)
+	return r.Decode(nil, nil)
 }
 
 // Table implements runtime.Handover.

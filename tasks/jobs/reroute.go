@@ -33,7 +33,7 @@ func Reroute(ctx context.Context, store *meta.Store, name string, r tasks.Rerout
 	if st.Phase != meta.Running && st.Phase != meta.Draining && st.Phase != meta.Saving {
 		return 0, fmt.Errorf("job %q is %s: the routing tables of a job that runs can be replaced", name, cmp.Or(st.Phase, meta.Submitted))
 	}
-	table, err := routing.Encode(was, r.Places)
+	table, had, err := routing.Encode(was, r.Places)
 	if err != nil {
 		return 0, fmt.Errorf("job %q: stage %s: %w", name, r.Stage, err)
 	}
@@ -43,7 +43,7 @@ func Reroute(ctx context.Context, store *meta.Store, name string, r tasks.Rerout
 		if r.Have != nil && waits(j, &st, r.Stage) {
 			return fmt.Errorf("job %q: %w", name, rescale.ErrChanged) // or are about to
 		}
-		j.Reroute = append(slices.DeleteFunc(j.Reroute, same), meta.Reroute{Stage: r.Stage, Number: number, Table: table, Owners: r.Owners, Have: r.Have})
+		j.Reroute = append(slices.DeleteFunc(j.Reroute, same), meta.Reroute{Stage: r.Stage, Number: number, Table: table, Owners: r.Owners, Have: r.Have, Was: had})
 		return nil
 	})
 }

@@ -17,7 +17,10 @@ type Reroute struct {
 	Table  []byte `json:"table"`
 	Owners []int  `json:"owners,omitempty"`
 	Have   []int  `json:"have,omitempty"`
-	ID     string `json:"id,omitempty"`
+	// Was is the table that they were chosen for: it has another number when another table of the job is
+	// replaced, and is the same.
+	Was []byte `json:"was,omitempty"`
+	ID  string `json:"id,omitempty"`
 }
 
 // Rerouted is the outcome of a Reroute.
@@ -41,7 +44,7 @@ func (r *Rerouted) String() string {
 // Request returns what is asked for.
 func (r *Reroute) Request() (tasks.Reroute, error) {
 	q := tasks.Reroute{Stage: r.Stage, Owners: r.Owners, Have: r.Have, Number: r.Number}
-	return q, q.Decode(r.Table)
+	return q, q.Decode(r.Table, r.Was)
 }
 
 // HasRerouted reports whether a request has an outcome.

@@ -31,14 +31,18 @@ type Reroute struct {
 	Owners []int
 	Have   []int
 	Epoch  uint32
+	Was    []Place
 	Number uint64
 }
 
 // Encode returns an error.
-func Encode(*Table, []Place) ([]byte, error) { return nil, errNone }
+func Encode(*Table, []Place) (table, had []byte, err error) { return nil, nil, errNone }
 
 // Decode returns an error.
-func (r *Reroute) Decode([]byte) error { return errNone }
+func (r *Reroute) Decode(_, _ []byte) error { return errNone }
+
+// Changed returns true.
+func (r *Reroute) Changed(*Table) bool { return true }
 
 // TableOf returns nil.
 func TableOf(*layout.Layout, int, *envelope.Plan) (*Table, error) { return nil, nil }

@@ -27,23 +27,36 @@ type (
 	Place = route.Place
 )
 
-// Encode returns the places of a request for a table in place of was, with the number of that one.
-func Encode(was *Table, places []Place) ([]byte, error) {
+// Encode returns the places of a request for a table in place of was, with the number of that one, and was.
+func Encode(was *Table, places []Place) (table, had []byte, err error) {
 	t, err := route.NewTable(was.Epoch, was.Groups, was.Slots, places)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.Append(nil), nil
+	return t.Append(nil), was.Append(nil), nil
 }
 
-// Decode sets the places of a request, and the number of the table that they are in place of, to what Encode has made.
-func (r *Reroute) Decode(b []byte) error {
+// Decode sets the places of a request, and the number of the table that they are in place of, to what Encode has made. was is
+// that table, empty: it is not known.
+func (r *Reroute) Decode(b, was []byte) error {
 	t, err := route.DecodeTable(b)
+	if err == nil && len(was) > 0 {
+		var of *Table
+		if of, err = route.DecodeTable(was); err == nil {
+			r.Was = append([]route.Place{}, of.Places()...)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("stage %s: the table of the request: %w", r.Stage, err)
 	}
 	r.Places, r.Epoch = t.Places(), t.Epoch
 	return nil
+}
+
+// Changed reports whether a table is another one than that which the request was made for. Each table of a job has another epoch when
+// one of them is replaced: with the same places it is the same.
+func (r *Reroute) Changed(t *Table) bool {
+	return t.Epoch != r.Epoch && (r.Was == nil || !slices.Equal(r.Was, t.Places()))
 }
 
 // Domain is streams with slots that meet in some stages: one table routes them.
@@ -204,9 +217,10 @@ type Reroute struct {
 	// that a slot has the owner of the hash group when what is in it changes.
 	Owners []int
 	// If Have is not nil, the request is void (rescale.ErrChanged) unless these are the owners of Stage, and Epoch is that of
-	// the table, and no rescale is asked for.
+	// the table, or Was are its places, and no rescale is asked for. Was may be nil: then Epoch alone counts.
 	Have  []int
 	Epoch uint32
+	Was   []Place
 	// Number, if not 0, is that of the request, which plans have: who finds one that has it continues the request, whatever Have
 	// says.
 	Number uint64
@@ -266,10 +280,14 @@ func (t *Task) Begin(below, newest *envelope.Plan, adopted uint32) error {
 	return nil
 }
 
-// route makes the output's items go by the producer's table.
+// route makes the output's items go by the producer's table. What was sampled is forgotten, unless only the table of another domain has
+// been replaced: then it says what it said.
 func (o *output) route() {
+	was := o.by.table
 	o.by.table = o.producer.Table()
-	o.by.to.Reset()
+	if was == nil || !slices.Equal(was.Places(), o.by.table.Places()) {
+		o.by.to.Reset()
+	}
 	o.to.Route(o.by)
 }
 

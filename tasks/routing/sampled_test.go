@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/route"
+	"tailrace.dev/tailrace/operators/route/epoch"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -85,5 +86,22 @@ func BenchmarkSampled(b *testing.B) {
 			}
 			require.True(b, sum >= 0)
 		})
+	}
+}
+
+// What was sampled is forgotten with another table of the stream, and not with one of another domain, for which only the epoch is new.
+func TestSamplesOfOtherTables(t *testing.T) {
+	key := []byte("sampled")
+	s := sampling(t, 8, nil)
+	o := output{to: exec.NewOutput(40), by: s, producer: epoch.NewProducer(s.table, 1)}
+	s.to.Add(exec.HashKey(key), key)
+	for i, places := range [][]route.Place{nil, {{Part: route.Single([]byte("placed")), Slot: 8}}} {
+		table, err := route.NewTable(uint32(i+2), 8, 32, places)
+		require.NoError(t, err)
+		o.producer.Plan(table)
+		require.True(t, o.producer.Take(false))
+		o.route()
+		require.Same(t, table, s.table)
+		require.Len(t, s.to.Read().Keys, 1-i)
 	}
 }

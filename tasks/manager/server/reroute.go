@@ -74,7 +74,7 @@ func (b *balancer) Table(stage int) (*routing.Table, error) {
 // Reroute implements balance.Router. If this manager is deposed, the next one carries out the request.
 func (b *balancer) Reroute(ctx context.Context, q routing.Reroute) error {
 	was, err := b.Table(b.index())
-	if err == nil && (was == nil || was.Epoch != q.Epoch) {
+	if err == nil && (was == nil || q.Changed(was)) {
 		err = fmt.Errorf("job %q: %w", b.job, rescale.ErrChanged)
 	}
 	if err != nil {
