@@ -13,7 +13,8 @@ import (
 )
 
 // Submit asks for a job to be run and waits until the manager has accepted it. A job that was
-// stopped (or refused) resumes, if its settings are the same. A job that has finished with these
+// stopped (or refused) resumes, if its settings are the same, without the requests to move key groups or
+// to replace routing tables that had no outcome when it stopped. A job that has finished with these
 // settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
 	err := spec.Check()
@@ -51,6 +52,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	}
 	err = store.Change(ctx, spec.Name, func(j *meta.Job) error {
 		j.Want, j.Spec = meta.Run, spec
+		j.Rescale, j.Reroute = nil, nil // who asked was told that the job has stopped
 		return nil
 	})
 	if err != nil {

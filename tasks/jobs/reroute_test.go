@@ -18,9 +18,8 @@ import (
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
-// Who has seen the outcome of a request may ask again at once: the request stays in the job until the manager removes it, which
-// is later. A request that has no outcome is in the way.
-func TestOutcomesBarNoRequest(t *testing.T) {
+// led returns a store in which a job whose stage by-key has slots is submitted, and who leads as its manager.
+func led(t *testing.T) (*meta.Store, *tasks.Spec, *meta.Leader) {
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)
 	t.Cleanup(func() { etcd.Close() })
@@ -44,7 +43,13 @@ func TestOutcomesBarNoRequest(t *testing.T) {
 	require.NoError(t, err)
 	_, err = leader.Begin(t.Context(), meta.Cluster{ID: "id"})
 	require.NoError(t, err)
+	return store, spec, leader
+}
 
+// Who has seen the outcome of a request may ask again at once: the request stays in the job until the manager removes it, which
+// is later. A request that has no outcome is in the way.
+func TestOutcomesBarNoRequest(t *testing.T) {
+	store, _, leader := led(t)
 	rescaled, rerouted := meta.Rescaled{Number: 7}, meta.Rerouted{Number: 8}
 	rescaled.Stage, rerouted.Stage = "by-key", "by-key"
 	answered := []struct {
@@ -86,4 +91,39 @@ func TestOutcomesBarNoRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A request that has no outcome when its job stops has none any more: who asked is told that the job has stopped. It is not carried
+// out when the job is submitted again. A request's number stays taken.
+func TestRequestsEndWithTheJob(t *testing.T) {
+	store, spec, leader := led(t)
+	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Rescale, j.Reroute, j.Newest = []meta.Rescale{{Stage: "by-key", Number: 7, Tasks: 3}}, []meta.Reroute{{Stage: "by-key", Number: 8}}, 8
+		j.Auto, j.Want = []tasks.Autoscale{{Stage: "by-key"}}, meta.Stop
+		return nil
+	}))
+	require.NoError(t, leader.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{Phase: meta.Stopped}}}))
+	_, err := jobs.AwaitRescale(t.Context(), store, "job", 7)
+	require.ErrorContains(t, err, "is stopped: its key groups move no more")
+	_, err = jobs.AwaitReroute(t.Context(), store, "job", 8)
+	require.ErrorContains(t, err, "is stopped: its routing tables stay")
+
+	resumed := make(chan error, 1)
+	go func() {
+		_, err := jobs.Submit(t.Context(), store, spec)
+		resumed <- err
+	}()
+	require.Eventually(t, func() bool {
+		v, err := store.Look(t.Context())
+		return err == nil && v.Jobs["job"].Want == meta.Run
+	}, time.Minute, time.Millisecond)
+	v, err := store.Look(t.Context())
+	require.NoError(t, err)
+	j := v.Jobs["job"]
+	require.Empty(t, j.Rescale)
+	require.Empty(t, j.Reroute)
+	require.Len(t, j.Auto, 1, "that remains")
+	require.Greater(t, j.NextNumber(&meta.State{}, 1), uint64(8))
+	require.NoError(t, leader.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{Phase: meta.Running}}}))
+	require.NoError(t, <-resumed)
 }

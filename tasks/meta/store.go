@@ -97,7 +97,7 @@ var ErrExists = errors.New("there is a job of that name")
 // ErrNone is in the errors about a job that does not exist.
 var ErrNone = errors.New("there is no such job")
 
-// Submit adds a job.
+// Submit adds a job. Nothing of a deleted job of its name remains: a manager may have written its state once more.
 func (s *Store) Submit(ctx context.Context, j Job) error {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) Submit(ctx context.Context, j Job) error {
 	key := s.prefix + "job/" + j.Spec.Name
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	r, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, string(b))).Commit()
+	r, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(append(s.removes(j.Spec.Name), clientv3.OpPut(key, string(b)))...).Commit()
 	switch {
 	case err != nil:
 		return s.fail("submit job "+j.Spec.Name, err)
@@ -154,14 +154,16 @@ func (s *Store) Change(ctx context.Context, name string, change func(*Job) error
 func (s *Store) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_, err := s.c.Txn(ctx).Then(
-		clientv3.OpDelete(s.prefix+"job/"+name), clientv3.OpDelete(s.prefix+"state/"+name),
-		clientv3.OpDelete(s.prefix+"task/"+name+"/", clientv3.WithPrefix()),
-	).Commit()
+	_, err := s.c.Txn(ctx).Then(append(s.removes(name), clientv3.OpDelete(s.prefix+"job/"+name))...).Commit()
 	if err != nil {
 		return s.fail("delete job "+name, err)
 	}
 	return nil
+}
+
+// removes removes the state and the assignments of a job.
+func (s *Store) removes(name string) []clientv3.Op {
+	return []clientv3.Op{clientv3.OpDelete(s.prefix + "state/" + name), clientv3.OpDelete(s.prefix+"task/"+name+"/", clientv3.WithPrefix())}
 }
 
 func taskPath(k TaskKey) string {

@@ -59,6 +59,29 @@ func TestJobs(t *testing.T) {
 	require.Empty(t, v.Jobs)
 }
 
+// What a manager writes about a job while it is deleted is no state of the next job of that name.
+func TestStateOfADeletedJob(t *testing.T) {
+	_, addr := start(t)
+	s := open(t, addr, "c")
+	m, err := s.Campaign(t.Context(), meta.Manager{Name: "m"})
+	require.NoError(t, err)
+	_, err = m.Begin(t.Context(), meta.Cluster{ID: "x"})
+	require.NoError(t, err)
+	late := []meta.Change{{Job: "q", State: &meta.State{Phase: meta.Finished}}, {Assign: &meta.Assignment{Job: "q", Attempt: 3}}, {Job: "q2", State: &meta.State{Phase: meta.Running}}}
+	require.NoError(t, m.Write(t.Context(), late))
+	require.NoError(t, s.Submit(t.Context(), job("q")))
+	v, err := s.Look(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, v.Jobs, "q")
+	require.Equal(t, map[string]meta.State{"q2": {Phase: meta.Running}}, v.States)
+	require.Empty(t, v.Tasks)
+	require.NoError(t, m.Write(t.Context(), late[:1]))
+	require.ErrorIs(t, s.Submit(t.Context(), job("q")), meta.ErrExists)
+	v, err = s.Look(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, v.States, "q", "who is refused removes nothing")
+}
+
 // A manager whose lease is gone cannot write, whatever it believes (pitfall L10).
 func TestDeposed(t *testing.T) {
 	_, addr := start(t)

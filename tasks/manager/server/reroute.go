@@ -22,9 +22,9 @@ func (r *term) tables(name string) []meta.Reroute {
 	return slices.DeleteFunc(slices.Clone(r.jobs[name].Reroute), func(a meta.Reroute) bool { return st.HasRerouted(&a) })
 }
 
-// wanted returns what the requests of a drive ask for, and which of them each is. One that says nothing that can be read has its
+// wanted returns what the requests of a drive for routing tables ask for. One that says nothing that can be read has its
 // outcome at once: tried again, it would be the same.
-func (r *term) wanted(d *drive, tell func(func())) (all []tasks.Reroute, of []int) {
+func (r *term) wanted(d *drive, tell func(func())) (all open[tasks.Reroute]) {
 	var p rescale.Progress
 	for i := range d.tables {
 		q, err := d.tables[i].Request()
@@ -32,7 +32,7 @@ func (r *term) wanted(d *drive, tell func(func())) (all []tasks.Reroute, of []in
 			p.Rerouted = append(p.Rerouted, rescale.Outcome{Request: i, Error: err.Error()})
 			continue
 		}
-		all, of = append(all, q), append(of, i)
+		all.add(i, q)
 	}
 	if len(p.Rerouted) > 0 {
 		tell(func() {
@@ -41,7 +41,7 @@ func (r *term) wanted(d *drive, tell func(func())) (all []tasks.Reroute, of []in
 			}
 		})
 	}
-	return all, of
+	return all
 }
 
 // rerouted notes the outcomes of requests for routing tables, to be written.

@@ -152,11 +152,11 @@ func (r *term) move(life context.Context, name string, tell func(func()), wg *sy
 
 // drive moves key groups until all goals are reached, or ctx ends. It reports which.
 func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id string, tell func(func())) (done bool) {
-	var asked []rescale.Request
-	for _, a := range d.asked {
-		asked = append(asked, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Have: a.Have, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
+	var asked open[rescale.Request]
+	for i, a := range d.asked {
+		asked.add(i, rescale.Request{Stage: a.Stage, Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Have: a.Have, Batch: a.Batch, Mode: a.Mode, ID: a.ID, Cancel: a.Cancel})
 	}
-	tables, of := r.wanted(d, tell)
+	tables := r.wanted(d, tell)
 	for {
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
 		var rescaler tasks.Rescaler
@@ -169,12 +169,7 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 			r.refuse(d, spec, tell)
 			return true
 		default:
-			err = rescaler.Drive(ctx, life, d, asked, tables, func(p *rescale.Progress) {
-				for i := range p.Rerouted { // of the requests that could be read
-					p.Rerouted[i].Request = of[p.Rerouted[i].Request]
-				}
-				r.progressed(d, p, tell)
-			})
+			err = attempt(ctx, life, rescaler, d, &asked, &tables, func(p *rescale.Progress) { r.progressed(d, p, tell) })
 		}
 		switch {
 		case err == nil:
