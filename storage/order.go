@@ -189,7 +189,7 @@ func (o *Order) assign(end uint64) (Outcome, bool, error) {
 	h := *o.groups.Front()
 	if h.Position != o.assigned || h.Position+h.Records > end {
 		return Outcome{}, false, sharedlog.Errorf(sharedlog.KindCorrupt,
-			"the group of %q, number %d, has positions %d to %d; a cut goes on at %d and ends at %d",
+			"the group of %q, number %d, has positions %d to %d; a cut continues at %d and ends at %d",
 			h.Writer, h.Number, h.Position, h.Position+h.Records, o.assigned, end)
 	}
 	o.groups.PopFront()

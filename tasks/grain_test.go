@@ -377,7 +377,7 @@ func TestNewcomerBetweenPlans(t *testing.T) {
 	}
 }
 
-// While key groups move no plan is made that would replace the one that moves them. Who asks for another grain waits, and may
+// While key groups move no plan is made that would replace the one that moves them. A call that asks for another grain waits, and may
 // give up.
 func TestSwitchWaitsForMoves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

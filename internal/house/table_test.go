@@ -294,7 +294,7 @@ var table = []row{
 	},
 	{
 		path: "tasks/control", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/records", "tasks/tags"},
-		why: "it appends plans, whoever decides them; it must not know tasks",
+		why: "it appends plans, which others decide; it must not know tasks",
 	},
 	{
 		path: "tasks/copies", clockless: true, may: []string{"sharedlog"},
@@ -318,7 +318,7 @@ var table = []row{
 	},
 	{
 		path: "tasks/reread", clockless: true, may: []string{"sharedlog", "tasks/progress"},
-		why: "it reads records again, whoever processes them",
+		why: "it reads records again, which others process",
 	},
 	{
 		path: "tasks/routing", clockless: true, may: []string{"sharedlog", "operators/exec", "operators/route", "operators/route/epoch", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/status"},
@@ -330,7 +330,7 @@ var table = []row{
 	},
 	{
 		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators/exec", "tasks/deadletter", "tasks/tags"},
-		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
+		why: "it gives a plan its numbers; packages that read a log or run a task use it",
 	},
 	{
 		path: "tasks/snapshot", may: []string{"sharedlog", "tasks/checkpoint", "tasks/checkpoint/pace", "tasks/observe", "tasks/status"},

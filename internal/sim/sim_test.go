@@ -48,7 +48,7 @@ func TestReplay(t *testing.T) {
 func TestPlantedBugs(t *testing.T) {
 	limit := seeds(400)
 	for name, bugs := range map[string]Bugs{
-		"L1 a restarted primary goes on":                 {RestartedPrimary: true},
+		"L1 a restarted primary continues":               {RestartedPrimary: true},
 		"L3 a second shard before the first is resolved": {EarlyTwo: true},
 		"L4 acknowledged at a majority":                  {AckAtMajority: true},
 		"L5 half groups are reported":                    {HalfGroups: true},

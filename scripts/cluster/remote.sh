@@ -51,7 +51,7 @@ runs_process() {
 }
 
 # It writes down who it is before it becomes the program, so that there is no moment at
-# which it runs and nobody knows. keep says that the exit code is to be kept: the shell
+# which it runs and no other process knows. keep says that the exit code is to be kept: the shell
 # stays then.
 launch_process() {
 	local unit=$1 keep=${2-}

@@ -209,7 +209,7 @@ func TestDamagedClosedSegment(t *testing.T) {
 				l := c.open(t, disk)
 				require.Equal(t, d.lost, c.check(t, l, []string{file}, what) > 0, what)
 				_, err := sharedlog.NewWriter(l, "new", sharedlog.Condition{}).Append(sharedlog.Record{Tags: []sharedlog.Tag{"other"}}).Wait(t.Context())
-				require.NoError(t, err, "%s: appends go on", what)
+				require.NoError(t, err, "%s: appends succeed", what)
 				require.NoError(t, l.Close())
 				if d.damage != nil {
 					_, err := disk.Stat(file)

@@ -50,7 +50,7 @@ func Run(t *testing.T, f Factory) {
 		{"last", last},
 		{"trim (7)", trim},
 		{"trim under a reader that lags (7)", trimLagging},
-		{"slow readers stall nobody", slowReaders},
+		{"slow readers stall no other client", slowReaders},
 		{"large groups", largeGroups},
 		{"close", closing},
 		{"reopening", reopening},

@@ -246,7 +246,7 @@ func TestDeleteAndRecycle(t *testing.T) {
 	b := make([]byte, l.locs[0].Size)
 	_, err = seg.f.ReadAt(b, int64(l.locs[0].Offset))
 	require.NoError(t, err)
-	require.NoError(t, new(Decoded).Decode(b, seg.salt), "who was reading goes on reading")
+	require.NoError(t, new(Decoded).Decode(b, seg.salt), "a record that is being read stays readable")
 	require.Empty(t, l.s.spare, "a file that is being read is not used again")
 	l.s.release(seg)
 

@@ -128,7 +128,7 @@ func TestNoMajority(t *testing.T) {
 	infos, _ := m.closed(id)
 	m.falsify(infos[1].ID, otherData)
 	for _, m := range c.members {
-		c.until(func() bool { return m.node.Status().GetScrubFound() == 1 }, "nobody says so")
+		c.until(func() bool { return m.node.Status().GetScrubFound() == 1 }, "no status reports it")
 		ended := m.node.scrubber.Ended()
 		c.until(func() bool { return m.node.scrubber.Ended() > ended })
 		require.Zero(t, m.node.Status().GetMended())

@@ -89,7 +89,7 @@ func TestStopsBehindItsStep(t *testing.T) {
 			time.Sleep(time.Minute)
 			select {
 			case <-over:
-				t.Fatal("it has stopped, and its step goes on without it")
+				t.Fatal("it has stopped, and its step has not ended")
 			default:
 			}
 			close(j.done)

@@ -52,7 +52,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	}
 	err = store.Change(ctx, spec.Name, func(j *meta.Job) error {
 		j.Want, j.Spec = meta.Run, spec
-		j.Rescale, j.Reroute = nil, nil // who asked was told that the job has stopped
+		j.Rescale, j.Reroute = nil, nil // AwaitRescale and AwaitReroute have returned an error for them
 		return nil
 	})
 	if err != nil {

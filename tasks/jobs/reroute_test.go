@@ -93,8 +93,8 @@ func TestOutcomesBarNoRequest(t *testing.T) {
 	}
 }
 
-// A request that has no outcome when its job stops has none any more: who asked is told that the job has stopped. It is not carried
-// out when the job is submitted again. A request's number stays taken.
+// AwaitRescale and AwaitReroute return an error if the job stops before the request has an outcome. The request is not carried out
+// when the job is submitted again, and its number is not used again.
 func TestRequestsEndWithTheJob(t *testing.T) {
 	store, spec, leader := led(t)
 	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {

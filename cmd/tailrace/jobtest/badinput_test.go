@@ -139,7 +139,7 @@ var _ = Describe("what is wrong is said", func() {
 			}
 			rescale(0, ContainSubstring("stage sellers: 2 → 2 tasks, 0 of 64 key groups moved"), "--cancel")
 			Expect(w.Tailrace("job", "describe", "job")).NotTo(ContainSubstring("rescaling"))
-			By("which goes on as soon as there is a worker")
+			By("which continues as soon as there is a worker")
 			rescale(0, ContainSubstring("asked for"), "--stage", "sellers", "--parallelism", "3", "--detach")
 			w.Worker("other")
 			Eventually(func() []int {

@@ -51,13 +51,13 @@ func keyed(t *testing.T) (*meta.Store, *tasks.Spec, sharedlog.Log) {
 	require.NoError(t, err)
 	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 2, Groups: 8, Slots: 4})
 	require.NoError(t, err)
-	spec.Program = "nobody's"
+	spec.Program = "a program"
 	_, err = jobs.Submit(t.Context(), store, spec)
 	require.NoError(t, err)
 	return store, spec, log
 }
 
-// The number of a request is above that of each request that had an outcome, also if the clock of who asks is behind: otherwise the
+// The number of a request is above that of each request that had an outcome, also if the clock of the process that asks is behind: otherwise the
 // request would have no outcome, and neither would those behind it.
 func TestNumbersOfRequestsRise(t *testing.T) {
 	store, spec, _ := keyed(t)
@@ -72,7 +72,7 @@ func TestNumbersOfRequestsRise(t *testing.T) {
 		v, err := store.Look(t.Context())
 		return err == nil && len(v.Jobs["job"].Rescale)+len(v.Jobs["job"].Reroute) == 0
 	}
-	require.Eventually(t, gone, time.Minute, time.Millisecond, "who asks next sees no request any more")
+	require.Eventually(t, gone, time.Minute, time.Millisecond, "the manager removes a request that has an outcome")
 	table, err := route.NewTable(0, 8, 4, nil)
 	require.NoError(t, err)
 	owners := slices.Repeat([]int{0}, 12) // which leaves task 1 without key groups
@@ -127,7 +127,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 }
 
 // A job that was deleted, and submitted again, has neither the outcomes of the one before, nor their numbers: a request whose number is
-// lower, because the clock of who asks is behind, has an outcome of its own.
+// lower, because the clock of the process that asks is behind, has an outcome of its own.
 func TestSubmittedAgainHasNoOutcomes(t *testing.T) {
 	store, spec, log := keyed(t)
 	ask := func(number uint64, stage, why string) {

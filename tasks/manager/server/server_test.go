@@ -32,7 +32,7 @@ func spec(t *testing.T) *tasks.Spec {
 	require.NoError(t, err)
 	s, err := tasks.Describe(plan, tasks.Options{Parallelism: 2, Groups: 8})
 	require.NoError(t, err)
-	s.Program = "nobody's"
+	s.Program = "a program"
 	return s
 }
 
