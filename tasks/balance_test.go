@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,56 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 )
+
+// A planner of the user's has the loads of the key groups, and its owners become those of the stage. One that fails moves nothing.
+func TestBalanceByAnOwnPlanner(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now().UnixMilli()
+		plan, want := working(t, 30_000, func(k int) int64 { return begin + int64(k)/2 }, 10*time.Microsecond, file)
+		job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{Parallelism: 2, Groups: 16, Logger: quiet})
+		require.NoError(t, err)
+		_, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 2, Owners: uneven()})
+		require.NoError(t, err)
+		var loads []tasks.BalanceLoad // written by one goroutine, read when it is durably blocked
+		broken := true
+		inTurns := func(l *tasks.BalanceLoad) ([]int, error) {
+			loads = append(loads, *l)
+			if broken {
+				return nil, errors.New("not yet")
+			}
+			owners := make([]int, len(l.Owners))
+			for g := range owners {
+				owners[g] = g % l.Tasks
+			}
+			return owners, nil
+		}
+		b := tasks.Balance{Stage: "by-key", Dispatch: tasks.BalanceOwn, Planner: inTurns, When: tasks.BalanceWhen{Every: 1000}}
+		require.NoError(t, job.Balance(b))
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		s := job.Balanced()[0]
+		require.Zero(t, s.Switches)
+		require.Equal(t, "the planner of stage by-key: not yet", s.Error)
+		require.NotEmpty(t, loads)
+		newest := loads[len(loads)-1]
+		require.Equal(t, uneven(), newest.Owners)
+		require.Len(t, newest.Items, 16)
+		require.NotContains(t, newest.Items, int64(0))
+
+		broken = false
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		s = job.Balanced()[0]
+		require.Equal(t, 1, s.Switches, "%+v", s)
+		require.Greater(t, s.Degree, 0.7)
+		for g, owner := range loads[len(loads)-1].Owners {
+			require.Equal(t, g%2, owner)
+		}
+		require.NoError(t, job.Wait())
+		sameRows(t, want, lines(t, file))
+	})
+}
 
 // Three quarters of the key groups belong to one of two tasks: after three samples they are moved, once.
 // Another balancer of the stage takes over, and gives a task three times the other's share.

@@ -45,11 +45,17 @@ type (
 
 // Balance is a request to distribute the key groups of a stage over its tasks, as the load demands
 // (Job.Balance), at the times that BalanceWhen says; Balanced is what has been measured and done (Job.Balanced).
+// BalancePlanner makes the owners from a BalanceLoad, if Dispatch is BalanceOwn.
 type (
-	Balance     = balance.Request
-	BalanceWhen = balance.When
-	Balanced    = balance.State
+	Balance        = balance.Request
+	BalanceWhen    = balance.When
+	Balanced       = balance.State
+	BalanceLoad    = balance.Load
+	BalancePlanner = balance.Planner
 )
+
+// BalanceOwn is the Dispatch of a Balance with a Planner.
+const BalanceOwn = balance.Own
 
 // SwitchGrain is a request to change which keys of a stage share a clock (Job.SwitchGrain), Grain what they do then.
 type (

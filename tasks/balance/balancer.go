@@ -30,7 +30,7 @@ func (r *Request) Check() error {
 	if err := route.CheckShares(r.Shares); err != nil {
 		return err
 	}
-	_, err := route.ByName(r.Dispatch)
+	_, err := r.planner(nil)
 	return err
 }
 
@@ -52,14 +52,23 @@ type Balancer struct {
 
 // New returns a balancer of the stage with an index. Check must have accepted the request.
 func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) {
-	plan, err := route.ByName(r.Dispatch)
-	if err != nil {
+	b := &Balancer{
+		job: job, logger: logger, request: r, index: index, streams: inputs(job.Layout(), index), began: time.Now(),
+		state: State{Request: r, Why: "there is no sample yet"},
+	}
+	var err error
+	if b.plan, err = r.planner(b.failed); err != nil {
 		return nil, err
 	}
-	return &Balancer{
-		job: job, logger: logger, request: r, plan: plan, index: index, streams: inputs(job.Layout(), index), began: time.Now(),
-		state: State{Request: r, Why: "there is no sample yet"},
-	}, nil
+	return b, nil
+}
+
+// failed notes that a step, or what plans one, has failed.
+func (b *Balancer) failed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state.Error = err.Error()
+	b.logger.Warn("key groups were not balanced", "stage", b.request.Stage, "error", err)
 }
 
 // String says what has been measured and done. Safe for concurrent use.

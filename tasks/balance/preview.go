@@ -15,7 +15,8 @@ import (
 // the job's tasks. table is the newest one of what the stage reads, nil: it has no slots; then the second reading has samples of
 // what came since the first one. Check must have accepted the request.
 func Look(r Request, l *layout.Layout, index int, table *routing.Table, from, to []status.Snapshot) (*Preview, error) {
-	plan, err := route.ByName(r.Dispatch)
+	var failed error
+	plan, err := r.planner(func(err error) { failed = err })
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +39,9 @@ func Look(r Request, l *layout.Layout, index int, table *routing.Table, from, to
 		}
 	}
 	next := route.NewPlan(plan, &s, s.Items)
+	if failed != nil {
+		return nil, failed
+	}
 	p.Items, p.Planned = route.Tasks(s.Items, st.Owner, st.Tasks), next.ByTask
 	p.Degree, p.Extra = route.Degree(p.Items, s.Shares), route.Extra(p.Items, s.Shares)
 	p.PlannedDegree, p.PlannedExtra = route.Degree(p.Planned, s.Shares), route.Extra(p.Planned, s.Shares)

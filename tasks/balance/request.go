@@ -11,14 +11,40 @@ import (
 type Request struct {
 	// Stage is the stage's name.
 	Stage string `json:"stage"`
-	// Dispatch is the name of a planner of package route: hash, least-count, weight or auto.
+	// Dispatch is the name of a planner of package route: hash, least-count, weight or auto; or Own.
 	Dispatch string `json:"planner"`
+	// Planner makes the owners if Dispatch is Own. It is a function of the program that runs the job in one
+	// process: a request in etcd has none.
+	Planner Planner `json:"-"`
 	// When says when there is a step. If it is zero there is none, and the load is measured only.
 	When When `json:"when"`
 	// Shares are the shares of the tasks, for weight and auto; nil: equal ones. They count while the
 	// stage has as many tasks.
 	Shares []float64 `json:"task_weights,omitempty"`
 }
+
+// Own is the Dispatch of a request with a Planner of its own.
+const Own = "own"
+
+// Load is what a Planner makes owners for.
+type Load struct {
+	// Owners is the present owner of each key group, of which the last ones, Slots many, are slots.
+	Owners []int
+	Slots  int
+	// Tasks is the number of tasks: owners are 0 to Tasks-1.
+	Tasks int
+	// Items is the load of each key group by the items that came for it, of which newer ones count more. Only
+	// the proportions of the loads mean something.
+	Items []int64
+	// Shares are those of the request; nil: equal ones.
+	Shares []float64
+}
+
+// Planner returns the owner of each key group. Each task must own one at least. A step is made only if the degree becomes
+// better by it than chance explains, as with the planners of package route (docs/adr/0065); in a stage with slots, parts of the key
+// groups of the fullest task are placed behind it. A Planner owns the Load; it is called again and again, not concurrently, and must not
+// block. If it fails or panics nothing moves, and State.Error says why. (Trilink §4.2.1, a planner of the user's.)
+type Planner func(l *Load) ([]int, error)
 
 // When says when there is a step; at most one of the first three is above 0 (route.When).
 type When struct {

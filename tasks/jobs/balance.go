@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/balance"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
@@ -31,6 +32,9 @@ func allowed(v *meta.View, name string, b *tasks.Balance) error {
 		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
 	}
 	err := b.Check()
+	if b.Planner != nil {
+		err = fmt.Errorf("dispatch %s: the manager, which balances jobs on workers, is not the job's program and has no planner of it: use least-count, weight or auto", balance.Own)
+	}
 	if err == nil && job.Spec.Partitions(b.Stage) > 0 {
 		err = rescale.OnlyOnRequest(b.Stage)
 	}

@@ -41,4 +41,6 @@ func TestPoliciesLeaveSources(t *testing.T) {
 		}
 		require.NoError(t, spec.CheckRescale(tasks.Rescale{Stage: stage, Tasks: 1}))
 	}
+	own := tasks.Balance{Stage: plan.Stages[1].Name, Dispatch: tasks.BalanceOwn, Planner: func(l *tasks.BalanceLoad) ([]int, error) { return l.Owners, nil }}
+	require.ErrorContains(t, allowed(v, "spread", &own), "the manager, which balances jobs on workers, is not the job's program and has no planner of it")
 }
