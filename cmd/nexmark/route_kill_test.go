@@ -16,16 +16,17 @@ import (
 	"tailrace.dev/tailrace/tasks/observe"
 )
 
-// A process that balances with slots dies at each point of a change of the routing table, when it is there for the first, second or fourth time,
-// under both protocols, with counts and with windows by clocks of keys; the next one resumes, and the rows are the oracle's. A run
-// takes one of the times for each point (proctest.Drawn).
+// A process that balances with slots dies at each point of a change of the routing table, when it is there for the first, second, third or
+// fourth time, each time with another of both protocols, and of counts and windows by clocks of keys; the next one resumes, and the
+// rows are the oracle's. A run takes one of the times for each point (proctest.Drawn).
 func TestKilledAtEveryPointOfARoute(t *testing.T) {
 	for i, point := range walk.OfRoutes() {
 		if point == walk.At(observe.RouteEntered) {
 			continue // balancing adds no task: tasks.TestReroutedOverCrashes ends jobs there
 		}
-		for k, times := range []int{1, 2, 4} {
-			if !proctest.Drawn(fmt.Sprintf("%s: %s/%d", t.Name(), point, times), i+k, 3) {
+		for k := range 4 {
+			times := k + 1
+			if !proctest.Drawn(fmt.Sprintf("%s: %s/%d", t.Name(), point, times), 2*i+k, 4) { // i+k would take one pair of them in a run
 				continue
 			}
 			name, protocol := []string{"count", "kw"}[(i+k)%2], []string{"fused", "marker"}[(i+k)/2%2]
