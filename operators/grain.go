@@ -25,8 +25,8 @@ var (
 	Key = Grain{kind: exec.GrainKey}
 	// Auto is Task or Key: Key, and with which delay, while the items of a task are out of order by much more than
 	// those of a key. The delay is the least one, a key's disorder as far as it is known.
-	// It begins with Task. A job with it runs in one process, under fused or marker, and chooses once a second
-	// (tasks.Job.Grains, tasks.Options.GrainInterval).
+	// It begins with Task. A job with it runs under fused or marker, and chooses once a second: in one process by
+	// itself (tasks.Job.Grains, tasks.Options.GrainInterval), on workers the leading manager does.
 	Auto = Grain{kind: exec.GrainAuto}
 )
 

@@ -402,6 +402,17 @@ func TestSwitchWaitsForMoves(t *testing.T) {
 	j.finish()
 }
 
+// A process that does not know what became of its request asks again: if the grain is what it asks for, no other plan is made.
+func TestSwitchedAlready(t *testing.T) {
+	j := newStuck(t, tasks.Options{})
+	for range 2 {
+		require.NoError(t, j.SwitchGrain(t.Context(), toKey))
+		require.EqualValues(t, 2, j.plan())
+	}
+	j.goes()
+	j.finish()
+}
+
 // What cannot be done is refused with a reason.
 func TestSwitchRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")

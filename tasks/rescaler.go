@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
@@ -17,10 +18,11 @@ import (
 // fixed is the format of jobs whose key groups never move (docs/adr/0059).
 const fixed = "1"
 
-// Rescaler moves key groups of a job whose tasks run in other processes (runtime.Handover).
+// Rescaler moves key groups, and switches the grains, of a job whose tasks run in other processes (runtime.Handover).
 type Rescaler interface {
 	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error
 	FinishStep(ctx context.Context) error
+	Switch(ctx, life context.Context, s SwitchGrain) error
 }
 
 // Rescaler returns what moves the key groups of the job that has this id in the log; nil if its
@@ -34,6 +36,29 @@ func (s *Spec) Rescaler(ctx context.Context, log sharedlog.Log, id string, o Opt
 		return nil, err
 	}
 	return cfg.Handover, nil
+}
+
+// GrainOf returns the grain of a stage of the job that has this id in the log, as of its newest plan there; its zero value is the clock
+// of the task.
+func GrainOf(ctx context.Context, log sharedlog.Log, id string, stage int) (g Grain, err error) {
+	p, err := newest(ctx, log, id)
+	if err == nil && p.Stages[stage].Grain != nil {
+		g = *p.Stages[stage].Grain
+	}
+	return g, err
+}
+
+// newest returns the newest plan of the job that has this id in the log.
+func newest(ctx context.Context, log sharedlog.Log, id string) (*envelope.Plan, error) {
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := records.LastPlan(ctx, log, id, tail)
+	if err == nil && p == nil {
+		err = fmt.Errorf("job %q is not in the log", id)
+	}
+	return p, err
 }
 
 // Present returns the layout of the job that has this id in the log, as of its newest plan there.

@@ -10,7 +10,6 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
-	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
@@ -51,30 +50,13 @@ func (s *Spec) checkStages(log sharedlog.Log, plan *exec.Plan, o Options) error 
 	return nil
 }
 
-// OnWorkers returns why workers cannot run the job, and what to do instead; nil: they can.
-func (s *Spec) OnWorkers() error {
-	for i := range s.Plan.Stages {
-		if st := &s.Plan.Stages[i]; st.Switches() {
-			return fmt.Errorf("job %q: nothing changes the grain of stage %q on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of %d ms or more, or Task", s.Name, st.Name, st.Grain.Delay)
-		}
-	}
-	return nil
-}
-
 // Table returns the newest routing table of what a stage of the job that has this id in the log reads; nil: it has no slots.
 func (s *Spec) Table(ctx context.Context, log sharedlog.Log, id string, stage int) (*routing.Table, error) {
 	l, err := s.layout(s.Plan, id)
 	if err != nil {
 		return nil, err
 	}
-	tail, err := log.Tail(ctx)
-	if err != nil {
-		return nil, err
-	}
-	newest, _, err := records.LastPlan(ctx, log, id, tail)
-	if err == nil && newest == nil {
-		err = fmt.Errorf("job %q is not in the log", id)
-	}
+	newest, err := newest(ctx, log, id)
 	if err != nil {
 		return nil, err
 	}

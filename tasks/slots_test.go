@@ -82,7 +82,6 @@ func TestPlanOfSlots(t *testing.T) {
 	spec, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet})
 	require.NoError(t, err)
 	require.Equal(t, "6", spec.Format)
-	require.NoError(t, spec.OnWorkers())
 	require.ErrorContains(t, spec.Savable(), "a savepoint does not keep their routing table: run it without slots")
 	id, err := tasks.Register(t.Context(), log, spec)
 	require.NoError(t, err)
@@ -102,7 +101,6 @@ func TestPlanOfSlots(t *testing.T) {
 	without, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
 	require.NoError(t, err)
 	require.Equal(t, "4", without.Format)
-	require.NoError(t, without.OnWorkers())
 	require.ErrorIs(t, spec.Same(without), tasks.ErrSettings)
 	require.ErrorIs(t, without.Same(spec), tasks.ErrSettings)
 }

@@ -63,8 +63,11 @@ type (
 	Grain       = envelope.Grain
 )
 
-// Chosen says how the grain of a stage is chosen (Job.Grains).
-type Chosen = grains.State
+// Chosen says how the grain of a stage is chosen (Job.Grains), Switched is a switch of it.
+type (
+	Chosen   = grains.State
+	Switched = grains.Switch
+)
 
 // Status is a reading of one task's progress.
 type Status = status.Snapshot

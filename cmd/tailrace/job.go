@@ -424,7 +424,7 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Rescale != "" {
 			fmt.Fprintf(t, "\t%s\n", j.Rescale)
 		}
-		for _, text := range slices.Concat(j.Autoscale, j.Balance) {
+		for _, text := range j.Policies() {
 			fmt.Fprintf(t, "\t%s\n", text)
 		}
 		for _, task := range j.Tasks {
@@ -448,7 +448,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	if j.Rescale != "" {
 		fmt.Fprintf(w, "  %s\n", j.Rescale)
 	}
-	for _, text := range slices.Concat(j.Autoscale, j.Balance) {
+	for _, text := range j.Policies() {
 		fmt.Fprintf(w, "  %s\n", text)
 	}
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",

@@ -15,7 +15,7 @@ import (
 var (
 	grain = &Option{
 		Flag: "grain", Type: "string", Default: "task",
-		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, keys:N (N of each key group), or auto (task or key, as the items' disorder demands, in a run in one process under fused or marker). With key, auto and several --partitions use --partition-by key, or --by-producer",
+		Help:  "of kw, ysb, lvd, bridge, ride: what has a clock of event time: task, key, keys:N (N of each key group), or auto (task or key, as the items' disorder demands, under fused or marker). With key, auto and several --partitions use --partition-by key, or --by-producer",
 		Check: func(v string) error { _, err := parseGrain(v); return err },
 	}
 	keyDelay = &Option{

@@ -14,6 +14,8 @@ type Reading struct {
 	Sent   [][]uint64      `json:"sent,omitempty"`
 	// Samples has what was sampled of each of Status.Sent, nil: nothing was. They are told if they are asked for.
 	Samples []*status.Sampler `json:"samples,omitempty"`
+	// Measured is that of Status. It is told if it is asked for.
+	Measured *status.Measured `json:"measured,omitempty"`
 }
 
 // NewReading returns the reading of a task of a job.
@@ -34,10 +36,16 @@ func NewSampled(job, id string, s status.Snapshot) Reading {
 	return r
 }
 
+// NewMeasured returns how far the items of a task of a job were out of order, in at most 8 KiB of JSON, and nothing else that
+// it measures; Measured is nil if the grain of its stage is not chosen.
+func NewMeasured(job, id string, s status.Snapshot) Reading {
+	return Reading{Job: job, ID: id, Status: status.Snapshot{Stage: s.Stage, Task: s.Task, Instance: s.Instance}, Measured: s.Measured}
+}
+
 // Snapshot returns the status with what its JSON leaves out.
 func (r *Reading) Snapshot() status.Snapshot {
 	s := r.Status
-	s.Load = r.Load
+	s.Load, s.Measured = r.Load, r.Measured
 	for i := range min(len(s.Sent), len(r.Sent)) {
 		s.Sent[i].ByGroup = r.Sent[i]
 	}

@@ -52,7 +52,7 @@ func (j *Job) SwitchGrain(ctx context.Context, s runtime.Switch) error {
 		err = runtime.ErrEnded
 	case h != nil:
 		err = j.alone(ctx, func(ctx context.Context) error {
-			if err := h.Switch(ctx, s); err != nil {
+			if err := h.Switch(ctx, context.WithoutCancel(ctx), s); err != nil {
 				return err
 			}
 			j.mu.Lock()

@@ -2,8 +2,9 @@
 // what the stage's tasks have measured, a core of package operators/watermark/chooser decides, and the job is asked
 // to switch.
 //
-// What a Chooser has learned is in memory only: in a later process of the job it begins with the grain that
-// the log has, and no measurement.
+// A job in one process, and the leading manager for a job on workers, is the Job of a Chooser. What a Chooser has learned
+// is in memory only: in a later process of the job, or with another manager, it begins with the grain that the log has, and no
+// measurement.
 //
 // # Invariants
 //

@@ -88,7 +88,7 @@ func (c *Chooser) look(ctx context.Context) {
 		c.says(next, why)
 		return
 	}
-	err := c.job.SwitchGrain(ctx, runtime.Switch{Stage: c.stage, Grain: envelope.Grain{PerKey: next.PerKey, Delay: next.Delay}})
+	err := c.job.SwitchGrain(ctx, runtime.Switch{Stage: c.stage, Grain: envelope.Grain{PerKey: next.PerKey, Delay: next.Delay}, Why: why})
 	if err == nil {
 		c.have = next
 		c.switched(next, why)
@@ -116,7 +116,7 @@ func (c *Chooser) switched(g chooser.Choice, why string) {
 	defer c.mu.Unlock()
 	s := &c.state
 	s.Count++
-	s.Switches = append(s.Switches, Switch{time.Now(), s.Grain, s.Delay, why})
+	s.Switches = append(s.Switches, NewSwitch(time.Now(), envelope.Grain{PerKey: g.PerKey, Delay: g.Delay}, why))
 	s.Switches = s.Switches[max(0, len(s.Switches)-kept):]
 }
 

@@ -104,7 +104,7 @@ func TestFollows(t *testing.T) {
 		p.apart = 4000
 		begin := time.Now()
 		p.wait(3)
-		require.Equal(t, []runtime.Switch{{Stage: "sums", Grain: p.key(8)}}, p.asked)
+		require.Equal(t, []runtime.Switch{{Stage: "sums", Grain: p.key(8), Why: c.State().Why}}, p.asked)
 		st := c.State()
 		require.Equal(t, "key", st.Grain)
 		require.EqualValues(t, 8, st.Delay)

@@ -2,6 +2,7 @@ package grains
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -41,4 +42,34 @@ type Switch struct {
 	Grain string    `json:"grain"`
 	Delay int64     `json:"key_delay_ms"`
 	Why   string    `json:"why"`
+}
+
+// NewSwitch returns a switch to a grain.
+func NewSwitch(at time.Time, g envelope.Grain, why string) Switch {
+	if !g.PerKey {
+		return Switch{At: at, Grain: "task", Why: why}
+	}
+	return Switch{At: at, Grain: "key", Delay: g.Delay, Why: why}
+}
+
+// String says what the grain of the stage is, and why.
+func (s *State) String() string {
+	text := fmt.Sprintf("grain %s: %s, %s", s.Stage, clocks(s.Grain, s.Delay), s.Why)
+	if s.Error != "" {
+		text += "; not switched: " + s.Error
+	}
+	return text
+}
+
+// String says what the grain became, and why.
+func (s *Switch) String() string {
+	return fmt.Sprintf("%s since %s: %s", clocks(s.Grain, s.Delay), s.At.Format(time.TimeOnly), s.Why)
+}
+
+// clocks names a grain as the API and the flags do.
+func clocks(grain string, delay int64) string {
+	if grain == "key" {
+		return fmt.Sprintf("a clock for each key, delay %d ms", delay)
+	}
+	return "the task's clock"
 }

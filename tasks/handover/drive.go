@@ -172,8 +172,9 @@ func (h *Handover) FinishStep(ctx context.Context) error {
 }
 
 // Switch implements runtime.Handover. A step of a rescale ends before it: what moves is in the newest plan. Goals
-// that are not reached remain.
-func (h *Handover) Switch(ctx context.Context, r runtime.Switch) error {
+// that are not reached remain. If the newest plan has the grain already, because a process asks once more that does not know what became of
+// its request, no other one is made.
+func (h *Handover) Switch(ctx, life context.Context, r runtime.Switch) error {
 	s := h.stage(r.Stage)
 	if s < 0 {
 		return h.Check(r.Stage, 1)
@@ -189,6 +190,10 @@ func (h *Handover) Switch(ctx context.Context, r runtime.Switch) error {
 	if err != nil {
 		return err
 	}
+	if g := c.control.Plan.Stages[s].Grain; g != nil && *g == r.Grain {
+		return nil
+	}
+	c.life = life
 	if err := c.finishStep(ctx); err != nil {
 		return err
 	}

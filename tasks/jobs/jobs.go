@@ -17,11 +17,7 @@ import (
 // to replace routing tables that had no outcome when it stopped. A job that has finished with these
 // settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
-	err := spec.Check()
-	if err == nil {
-		err = spec.OnWorkers()
-	}
-	if err != nil {
+	if err := spec.Check(); err != nil {
 		return meta.State{}, err
 	}
 	v, err := store.Look(ctx)

@@ -6,22 +6,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/optest"
-	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// A job whose grain may change is not submitted: nothing on workers would change it.
-func TestAutoIsForOneProcess(t *testing.T) {
-	job := operators.NewJob("autos")
-	in := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
-	byKey := operators.KeyBy(in, "by-key", serde.Int64, func(v *int64) int64 { return *v }, operators.WatermarkPer(operators.Auto, time.Second))
-	operators.ToSink(operators.CountWindows(byKey, operators.Tumbling(time.Second)), "out", operators.FuncSink(func(*operators.Batch[operators.KV[int64, operators.Windowed[int64]]]) error { return nil }))
-	plan, err := job.Plan()
-	require.NoError(t, err)
-	spec, err := tasks.Describe(plan, tasks.Options{})
-	require.NoError(t, err)
-	_, err = Submit(t.Context(), nil, spec)
-	require.EqualError(t, err, `job "autos": nothing changes the grain of stage "by-key" on workers (WatermarkPer(Auto)): run the job in one process, or use Key with a delay of 1000 ms or more, or Task`)
+// A job says which grain each stage with Auto has, why, and since when, also if another manager has switched it.
+func TestPolicies(t *testing.T) {
+	at := time.Date(2026, 11, 28, 13, 14, 15, 0, time.UTC)
+	o := &Overview{
+		View: meta.View{
+			Jobs: map[string]meta.Job{"job": {Spec: &tasks.Spec{Plan: &exec.Plan{}}}},
+			States: map[string]meta.State{"job": {Switched: []meta.Switched{
+				{Stage: "sums", Switched: tasks.Switched{At: at, Grain: "key", Delay: 8, Why: "the task's items are 4096 ms out of order, those of a key 4 ms"}},
+			}}},
+		},
+		Manager: manager.Status{Jobs: []manager.JobStatus{{Name: "job", Autoscale: []string{"autoscale x"}, Balance: []string{"balance y"}, Grains: []tasks.Chosen{
+			{Stage: "counts", Grain: "task", Why: "there is no sample yet", Error: "the log is full"},
+			{Stage: "sums", Grain: "key", Delay: 8, Why: "too few samples (3 of 1000)"},
+		}}}},
+	}
+	j := o.Jobs()[0]
+	require.Equal(t, []string{
+		"autoscale x", "balance y",
+		"grain counts: the task's clock, there is no sample yet; not switched: the log is full",
+		"grain sums: a clock for each key, delay 8 ms, too few samples (3 of 1000); newest switch: a clock for each key, delay 8 ms since 13:14:15: the task's items are 4096 ms out of order, those of a key 4 ms",
+	}, j.Policies())
 }

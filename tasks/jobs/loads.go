@@ -29,6 +29,12 @@ func Samples(ctx context.Context, d transport.Dialer, addrs []string, job, id st
 	return ask(ctx, d, addrs, "worker/samples", job, id)
 }
 
+// Measured asks, as Loads does, how far the items of those stages were out of order whose grain is chosen (WatermarkPer(Auto)). It
+// returns nothing of other stages, and nothing else.
+func Measured(ctx context.Context, d transport.Dialer, addrs []string, job, id string) []tasks.Status {
+	return ask(ctx, d, addrs, "worker/measured", job, id)
+}
+
 func ask(ctx context.Context, d transport.Dialer, addrs []string, what, job, id string) []tasks.Status {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -173,6 +173,26 @@ type Job struct {
 	Balance []string `json:"balance,omitempty"`
 	// Balanced has what was measured and done for them since the manager began, by stage.
 	Balanced []tasks.Balanced `json:"balanced,omitempty"`
+	// Grains says how the grains of stages are chosen (WatermarkPer(Auto)), with the switches of this manager; Switched has the newest
+	// switch of each stage, also of a manager before.
+	Grains   []tasks.Chosen  `json:"grains,omitempty"`
+	Switched []meta.Switched `json:"grain_switched,omitempty"`
+}
+
+// Policies says what is decided for the stages of the job while it runs, and why, a sentence for each.
+func (j *Job) Policies() []string {
+	all := slices.Concat(j.Autoscale, j.Balance)
+	for i := range j.Grains {
+		g := &j.Grains[i]
+		text := g.String()
+		for k := range j.Switched {
+			if s := &j.Switched[k]; s.Stage == g.Stage {
+				text += "; newest switch: " + s.String()
+			}
+		}
+		all = append(all, text)
+	}
+	return all
 }
 
 // Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
@@ -241,7 +261,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
 		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
-		Rescale: said.Rescale, Autoscale: said.Autoscale, Balance: said.Balance, Balanced: said.Balanced,
+		Rescale: said.Rescale, Autoscale: said.Autoscale, Balance: said.Balance, Balanced: said.Balanced, Grains: said.Grains, Switched: st.Switched,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")

@@ -36,6 +36,8 @@ type moves struct {
 	// highest number of the requests that have an outcome.
 	running, held bool
 	number, done  uint64
+	// switches: the server has grains to switch, which no Move has taken; switching: the Move in progress has.
+	switches, switching bool
 }
 
 // members returns how many tasks of a stage there must be.
@@ -113,6 +115,15 @@ func (c *Core) Silent(k TaskKey) bool {
 	return t != nil && t.newcomer && t.state == placed && t.silent
 }
 
+// Switch asks for a Move in which the server switches grains of stages: one plan for each, when no key group is on its
+// way. While a Move runs, or a savepoint is made, it waits.
+func (c *Core) Switch(now int64, name string) {
+	c.now = now
+	if j := c.jobs[name]; j != nil {
+		j.moves.switches = true
+	}
+}
+
 // Moved answers Move: it has ended. done: all requests that it was for have an outcome, and all goals
 // are reached.
 func (c *Core) Moved(now int64, name string, done bool) {
@@ -123,6 +134,7 @@ func (c *Core) Moved(now int64, name string, done bool) {
 	}
 	m := &j.moves
 	m.running, m.held = false, false
+	m.switches, m.switching = m.switches || m.switching && !done, false
 	if done {
 		m.done, m.goal = max(m.done, m.number), false
 	}
@@ -131,10 +143,10 @@ func (c *Core) Moved(now int64, name string, done bool) {
 // rescale starts and ends the Move of a job, and withdraws newcomers that it has left.
 func (c *Core) rescale(j *job) {
 	m := &j.moves
-	due := j.known && j.phase == Running && !j.Stop && !j.asked && (j.Savepoint == 0 || j.Savepoint == j.saved) && (j.Rescale > m.done || m.goal)
+	due := j.known && j.phase == Running && !j.Stop && !j.asked && (j.Savepoint == 0 || j.Savepoint == j.saved) && (j.Rescale > m.done || m.goal || m.switches || m.switching)
 	switch {
 	case due && !m.running:
-		m.running, m.number = true, j.Rescale
+		m.running, m.number, m.switching, m.switches = true, j.Rescale, m.switches, false
 		c.out = append(c.out, Action{Kind: Move, Job: j.Name})
 	case m.running && !m.held && (!due || j.Rescale > m.number):
 		m.held = true

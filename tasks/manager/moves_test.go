@@ -147,11 +147,13 @@ func TestMovesRandomly(t *testing.T) {
 				c.Moved(now, "q", rapid.Bool().Draw(t, "done"))
 			case what == 7:
 				succeed()
+			case what == 8:
+				c.Switch(now, "q")
 			}
 		}
 		succeed()
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
-			step(rapid.IntRange(0, 7).Draw(t, "what"))
+			step(rapid.IntRange(0, 8).Draw(t, "what"))
 			for range rapid.IntRange(1, 8).Draw(t, "ticks") {
 				now += 50
 				report()

@@ -160,7 +160,7 @@ const (
 	Save
 	// Note: write a job log entry (Detail; Job may be empty).
 	Note
-	// Move: move key groups as the requests and the newest plan ask for; answer with Planned when
+	// Move: move key groups as the requests and the newest plan ask for, then switch grains; answer with Planned when
 	// there is a new plan, and at the end with Moved.
 	Move
 	// Hold: end a Move as soon as possible.

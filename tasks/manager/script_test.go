@@ -217,6 +217,9 @@ func (s *scenario) do(words []string) {
 		s.act()
 	case "silent":
 		s.Printf("%v", s.core.Silent(s.key(name)))
+	case "switch":
+		s.core.Switch(s.now, name)
+		s.act()
 	case "moved":
 		_, done := o["done"]
 		s.core.Moved(s.now, name, done)

@@ -23,11 +23,13 @@ type JobStatus struct {
 	Detail string       `json:"detail,omitempty"`
 	Tasks  []TaskStatus `json:"tasks"`
 	// Rescale says how far a rescale is; empty if none is under way. Autoscale and Balance say how stages
-	// are autoscaled and balanced, and Balanced what balancing has measured and done; the server fills them in.
+	// are autoscaled and balanced, Balanced what balancing has measured and done, and Grains how the grains of stages
+	// are chosen; the server fills them in.
 	Rescale   string           `json:"rescale,omitempty"`
 	Autoscale []string         `json:"autoscale,omitempty"`
 	Balance   []string         `json:"balance,omitempty"`
 	Balanced  []tasks.Balanced `json:"balanced,omitempty"`
+	Grains    []tasks.Chosen   `json:"grains,omitempty"`
 }
 
 // TaskStatus is one task of a Status.

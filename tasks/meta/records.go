@@ -121,6 +121,14 @@ type State struct {
 	Rescaled []Rescaled `json:"rescaled,omitempty"`
 	// Rerouted are those of the newest requests for routing tables, at most one a stage.
 	Rerouted []Rerouted `json:"rerouted,omitempty"`
+	// Switched are the newest switches of grains that managers have made, at most one a stage.
+	Switched []Switched `json:"switched,omitempty"`
+}
+
+// Switched is a switch of the grain of a stage.
+type Switched struct {
+	Stage string `json:"stage"`
+	tasks.Switched
 }
 
 // Answered reports whether a request has an outcome.

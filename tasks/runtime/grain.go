@@ -15,6 +15,7 @@ import (
 type Switch struct {
 	Stage string
 	Grain envelope.Grain
+	Why   string // for people; the log does not have it
 }
 
 // grainAt sets the grain that a task has whose input is at a position: that of the newest plan below it. A plan

@@ -28,8 +28,8 @@ type Handover interface {
 	// Drive is Rescale and Reroute for all requests, and Rescale for the goals that the newest plan in the log has; it tells
 	// its progress. The end of ctx ends it between two plans; the end of life, at once.
 	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error
-	// Switch appends a plan that sets the grain of a stage, when no key group is on its way.
-	Switch(ctx context.Context, s Switch) error
+	// Switch appends a plan that sets the grain of a stage, when no key group is on its way; ctx and life as Drive's.
+	Switch(ctx, life context.Context, s Switch) error
 	// Reroute replaces the routing table of streams with slots, and moves key groups to the owners that are wanted.
 	Reroute(ctx context.Context, j rescale.Tasks, r routing.Reroute) error
 	// Table returns the newest routing table of a stage's input, nil: it has no slots.

@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/operators/watermark/chooser"
 )
 
-// measured is how far items were out of order.
-type measured = chooser.Measured
+// Measured is how far items were out of order.
+type Measured = chooser.Measured
 
 // Measured records what the chain of a task whose grain is chosen has measured of its input.
 func (s *Status) Measured(of exec.Chain) {
@@ -19,12 +19,12 @@ func (s *Status) Measured(of exec.Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.measured == nil {
-		s.measured = new(measured)
+		s.measured = new(Measured)
 	}
 	m.Measured(s.measured)
 }
 
 // late sets how many items were late, by the counters of an instance.
-func late(m *measured, counters map[string]int64) {
+func late(m *Measured, counters map[string]int64) {
 	m.LateByKey, m.LateByStream = uint64(counters["late_by_key"]), uint64(counters["late_by_stream"])
 }

@@ -55,7 +55,7 @@ type Status struct {
 	why      string // why the newest item was skipped
 	counters map[string]int64
 	metrics  map[string]*exec.Metric
-	measured *measured // nil: the grain of the stage is not chosen
+	measured *Measured // nil: the grain of the stage is not chosen
 	snaps    Snapshots
 	rates    rates
 	sleep    sleep
@@ -111,7 +111,7 @@ type Snapshot struct {
 	Load []uint64 `json:"-"`
 	// Measured is how far the items that this instance has processed were out of order, as of its last commit; nil: the
 	// grain of its stage is not chosen.
-	Measured *measured `json:"-"`
+	Measured *Measured `json:"-"`
 	// Sent is what this instance has appended to each of its output streams.
 	Sent []Sent `json:"sent,omitempty"`
 	// Warm: the instance started with the state of a standby.

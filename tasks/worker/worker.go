@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,6 +120,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
 	server.Handle("worker/load", transport.AnswerJSON(func() any { return w.load(autoscale.NewReading) }))
 	server.Handle("worker/samples", transport.AnswerJSON(func() any { return w.load(autoscale.NewSampled) }))
+	server.Handle("worker/measured", transport.AnswerJSON(func() any { return measured(w.load(autoscale.NewMeasured)) }))
 	w.peers = &peers{dialer, w.me.Addr}
 	server.Handle(copiesStream, w.serveCopies)
 	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.entries.All() }))
@@ -376,6 +378,11 @@ func (w *worker) status() Status {
 		s.Tasks = append(s.Tasks, ts)
 	}
 	return s
+}
+
+// measured returns the readings of tasks whose grain is chosen.
+func measured(all []autoscale.Reading) []autoscale.Reading {
+	return slices.DeleteFunc(all, func(r autoscale.Reading) bool { return r.Measured == nil })
 }
 
 // load returns what those measure that autoscale or balance stages.

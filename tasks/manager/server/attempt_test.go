@@ -20,6 +20,8 @@ func (s *scripted) Drive(_, _ context.Context, _ rescale.Tasks, asked []rescale.
 	return next(asked, tables, tell)
 }
 
+func (*scripted) Switch(context.Context, context.Context, tasks.SwitchGrain) error { return nil }
+
 func (*scripted) FinishStep(context.Context) error { return nil }
 
 // A drive that is tried again repeats no request that has an outcome, and outcomes are those of the requests that they are about.

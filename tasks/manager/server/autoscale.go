@@ -42,12 +42,17 @@ type scaler struct {
 	scaler  atomic.Pointer[autoscale.Scaler]
 }
 
+// measures reports whether what is measured in a job that runs decides something.
+func measures(j *meta.Job, st *meta.State) bool {
+	return j.Want != meta.Stop && st.ID != "" && slices.Contains([]meta.Phase{meta.Running, meta.Draining, meta.Saving}, st.Phase)
+}
+
 // scale starts and ends scalers, as the jobs in etcd ask for them.
 func (r *term) scale(ctx context.Context, wg *sync.WaitGroup) {
 	wanted, addrs := map[scaled]bool{}, r.addrs
 	for name, j := range r.jobs {
 		st := r.states[name]
-		if j.Want == meta.Stop || st.ID == "" || !slices.Contains([]meta.Phase{meta.Running, meta.Draining, meta.Saving}, st.Phase) {
+		if !measures(&j, &st) {
 			continue
 		}
 		for _, a := range j.Auto {

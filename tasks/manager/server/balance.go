@@ -38,7 +38,7 @@ func (r *term) balance(ctx context.Context, wg *sync.WaitGroup) {
 	wanted, addrs := map[balanced]bool{}, r.addrs
 	for name, j := range r.jobs {
 		st := r.states[name]
-		if j.Want == meta.Stop || st.ID == "" || !slices.Contains([]meta.Phase{meta.Running, meta.Draining, meta.Saving}, st.Phase) {
+		if !measures(&j, &st) {
 			continue
 		}
 		for _, q := range j.Balance {

@@ -10,17 +10,19 @@ import (
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/rescale"
+	"tailrace.dev/tailrace/tasks/runtime"
 )
 
-// drive moves key groups of a job. It implements rescale.Tasks: the core places the newcomers. Its
+// drive moves key groups of a job, and then switches grains. It implements rescale.Tasks: the core places the newcomers. Its
 // mutex guards what the loop tells it of them.
 type drive struct {
-	name    string
-	asked   []meta.Rescale
-	tables  []meta.Reroute
-	cancel  context.CancelFunc
-	ask     func(k manager.TaskKey, givers []int) bool // asks the core for a newcomer
-	changed chan struct{}
+	name     string
+	asked    []meta.Rescale
+	tables   []meta.Reroute
+	switches []*switching
+	cancel   context.CancelFunc
+	ask      func(k manager.TaskKey, givers []int) bool // asks the core for a newcomer
+	changed  chan struct{}
 
 	mu       sync.Mutex
 	entered  map[manager.TaskKey]bool // true: it waits for its plan
@@ -125,7 +127,7 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 // move starts to move key groups of a job.
 func (r *term) move(life context.Context, name string, tell func(func()), wg *sync.WaitGroup) {
 	ctx, cancel := context.WithCancel(life)
-	d := &drive{name: name, asked: r.asked(name), tables: r.tables(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
+	d := &drive{name: name, asked: r.asked(name), tables: r.tables(name), switches: r.wishes(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
 	d.ask = func(k manager.TaskKey, givers []int) bool {
 		said := make(chan bool, 1)
 		tell(func() { said <- r.core.Enter(now(), k, givers) })
@@ -150,7 +152,7 @@ func (r *term) move(life context.Context, name string, tell func(func()), wg *sy
 	})
 }
 
-// drive moves key groups until all goals are reached, or ctx ends. It reports which.
+// drive moves key groups until all goals are reached, and then switches grains, or ctx ends. It reports which.
 func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id string, tell func(func())) (done bool) {
 	var asked open[rescale.Request]
 	for i, a := range d.asked {
@@ -173,7 +175,7 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 		}
 		switch {
 		case err == nil:
-			return true
+			return r.switchGrains(ctx, life, d, rescaler, tell)
 		case ctx.Err() != nil:
 			return false
 		}
@@ -201,6 +203,9 @@ func (r *term) refuse(d *drive, spec *tasks.Spec, tell func(func())) {
 	tell(func() {
 		if r.drives[d.name] == d {
 			r.outcomes(d, &p)
+		}
+		for _, w := range d.switches {
+			r.switched(w, runtime.ErrNoHandover)
 		}
 	})
 }
@@ -301,12 +306,13 @@ func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
 	return rescaler.FinishStep(ctx)
 }
 
-// status is the core's status, with the progress of rescales and what autoscales and balances.
+// status is the core's status, with the progress of rescales and what autoscales, balances and chooses grains.
 func (r *term) status() manager.Status {
 	s := r.core.Status()
 	for i := range s.Jobs {
 		s.Jobs[i].Autoscale = r.autoscaled(s.Jobs[i].Name)
 		s.Jobs[i].Balance, s.Jobs[i].Balanced = r.balanced(s.Jobs[i].Name)
+		s.Jobs[i].Grains = r.grains(s.Jobs[i].Name)
 		d := r.drives[s.Jobs[i].Name]
 		if d == nil {
 			continue

@@ -160,10 +160,13 @@ type term struct {
 	scalers map[scaled]*scaler
 	// balancers are those of jobs' stages.
 	balancers map[balanced]*balancer
-	addrs     []string                      // of the workers
-	changed   map[string]bool               // jobs whose state is to be written
-	streams   map[string]context.CancelFunc // by address
-	input     chan func()                   // inputs of the core, run by the loop
+	// choosers are those of the grains of jobs' stages, and switches what they ask for that has no outcome.
+	choosers map[chosen]*chooser
+	switches map[chosen]*switching
+	addrs    []string                      // of the workers
+	changed  map[string]bool               // jobs whose state is to be written
+	streams  map[string]context.CancelFunc // by address
+	input    chan func()                   // inputs of the core, run by the loop
 }
 
 // lead is the loop. It returns why the term of leadership has ended.
@@ -177,7 +180,8 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, balancers: map[balanced]*balancer{}, changed: map[string]bool{}, input: make(chan func(), 64),
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, balancers: map[balanced]*balancer{},
+		choosers: map[chosen]*chooser{}, switches: map[chosen]*switching{}, changed: map[string]bool{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -242,6 +246,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		r.refresh()
 		r.scale(ctx, &wg)
 		r.balance(ctx, &wg)
+		r.choose(ctx, tell, &wg)
 		r.listen(ctx, tell, &wg)
 	}
 }

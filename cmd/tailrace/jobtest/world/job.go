@@ -18,14 +18,18 @@ import (
 // Job is a query to run on a world.
 type Job struct {
 	Name           string
-	Query          int
-	Events, Rate   int // Rate is per second; 0: as fast as possible
+	Query          int    // of Nexmark
+	Workload       string // instead of a query
+	Events, Rate   int    // Rate is per second; 0: as fast as possible
 	Protocol, More string
 	Output, Input  string
 }
 
 func (j *Job) args() []string {
 	a := []string{"--query", fmt.Sprint(j.Query), "--parallelism", "2"}
+	if j.Workload != "" {
+		a[0], a[1] = "--workload", j.Workload
+	}
 	if j.Input != "" {
 		a = append(a, "--input", j.Input)
 	} else {
