@@ -174,7 +174,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 			plan := func() *operators.Plan { return counts(t, file, slow{optest.Items(delay, w.parts...), 40}) }
 			spec, err := tasks.Describe(plan(), o)
 			require.NoError(t, err)
-			id, err := tasks.Register(t.Context(), log, spec)
+			id, err := tasks.Register(t.Context(), log, nil, spec)
 			require.NoError(t, err)
 			trimmer, err := spec.Trimmer(log, id)
 			require.NoError(t, err)

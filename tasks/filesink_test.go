@@ -77,7 +77,7 @@ func TestZombieFileSink(t *testing.T) {
 				}
 				spec, err := tasks.Describe(plan, o)
 				require.NoError(t, err)
-				id, err := tasks.Register(t.Context(), log, spec)
+				id, err := tasks.Register(t.Context(), log, nil, spec)
 				require.NoError(t, err)
 				begin := func(stage int) *tasks.Handle { // as on a worker of its own
 					executor, err := tasks.Join(t.Context(), log, spec, id, plan, o)

@@ -42,7 +42,7 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "2", spec.Format)
 	spec.Format = "1"
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	_, err = tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestJobsOfOtherFormats(t *testing.T) {
 	require.NoError(t, job.Wait())
 
 	spec.Format = "7"
-	_, err = tasks.Register(t.Context(), log, spec)
+	_, err = tasks.Register(t.Context(), log, nil, spec)
 	require.EqualError(t, err, `job "simple" was described in format 7, this program uses 6: use programs of one release`)
 }
 
@@ -80,7 +80,7 @@ func TestFormatOfGrains(t *testing.T) {
 		spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Logger: quiet})
 		require.NoError(t, err)
 		require.Equal(t, c.format, spec.Format)
-		_, err = tasks.Register(t.Context(), log, spec)
+		_, err = tasks.Register(t.Context(), log, nil, spec)
 		if c.refused {
 			require.ErrorIs(t, err, tasks.ErrSettings)
 			continue

@@ -39,7 +39,7 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	plan := simplePlan(t, serde.Int64)
 	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
 	require.NoError(t, err)
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	join := func() *tasks.Executor {
 		executor, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
@@ -93,7 +93,7 @@ func TestJoinRefuses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tasks.Join(t.Context(), log, spec, "simple-1", simplePlan(t, serde.Int64), tasks.Options{Logger: quiet})
 	require.ErrorContains(t, err, "not in the log")
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	job := operators.NewJob("simple")
 	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
@@ -103,7 +103,7 @@ func TestJoinRefuses(t *testing.T) {
 	_, err = tasks.Join(t.Context(), log, spec, id, other, tasks.Options{Logger: quiet})
 	require.ErrorIs(t, err, tasks.ErrGraph)
 	spec.Format = "0"
-	_, err = tasks.Register(t.Context(), log, spec)
+	_, err = tasks.Register(t.Context(), log, nil, spec)
 	require.ErrorContains(t, err, "format 0")
 }
 
@@ -113,14 +113,14 @@ func TestNamesAreNotIDs(t *testing.T) {
 	log := mem.New(mem.Options{})
 	spec, err := tasks.Describe(simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Logger: quiet})
 	require.NoError(t, err)
-	first, err := tasks.Register(t.Context(), log, spec)
+	first, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
-	again, err := tasks.Register(t.Context(), log, spec)
+	again, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.NoError(t, tasks.Forget(t.Context(), log, "simple"))
 	require.NoError(t, tasks.Forget(t.Context(), log, "simple"))
-	second, err := tasks.Register(t.Context(), log, spec)
+	second, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	require.NotEqual(t, first, second)
 }
@@ -277,7 +277,7 @@ func TestStopCommits(t *testing.T) {
 	require.NoError(t, err)
 	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Groups: 1, CommitInterval: time.Minute, Logger: quiet})
 	require.NoError(t, err)
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	executor, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet, TrimBytes: -1})
 	require.NoError(t, err)

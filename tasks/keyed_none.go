@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // A program that is built with the tag nokeyed refuses a job that has slots or clocks of keys, also if another
@@ -19,6 +20,15 @@ func (s *Spec) checkKeyed() error {
 	for i := range s.Plan.Stages {
 		if g := s.Plan.Stages[i].Grain; g != nil {
 			return fmt.Errorf("stage %q has clocks of grain %s, but this program is built without clocks of keys (tag nokeyed): use one that is built without that tag", s.Plan.Stages[i].Name, g.Kind)
+		}
+	}
+	return nil
+}
+
+func checkSaved(m *savepoint.Manifest) error {
+	for i := range m.Stages {
+		if st := &m.Stages[i]; len(st.Routes) > 0 {
+			return fmt.Errorf("savepoint %q has a routing table of stage %q, by which its state is in slots, but this program is built without routing tables (tag nokeyed): use one that is built without that tag", m.Name, st.Name)
 		}
 	}
 	return nil

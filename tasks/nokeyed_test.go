@@ -3,6 +3,7 @@
 package tasks_test
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -16,9 +17,12 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/control"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // Without the files that scripts/without-keyed.txt lists jobs run, resume and are rescaled. What needs those files is
@@ -110,6 +114,19 @@ func TestWithoutKeyed(t *testing.T) {
 			was.Number = next.Number + 1
 			require.NoError(t, c.Append(t.Context(), &was, l, nil))
 		}
+		store := storetest.NewMem() // with a savepoint by a program that has slots
+		m := savepoint.Manifest{Name: "routed", Job: "counts", Format: savepoint.FormatSlots, Stages: []savepoint.Stage{{Name: "by-key", Groups: 12, Slots: 4, Routes: []byte{1}}}}
+		value, err := json.Marshal(&m)
+		require.NoError(t, err)
+		group := checkpoint.Group{Job: "savepoint/routed", Stage: "manifest"}
+		_, err = store.Begin(t.Context(), group, 1)
+		require.NoError(t, err)
+		require.NoError(t, store.Write(t.Context(), []checkpoint.Write{{Group: group, Token: 1, To: 1, Entries: []checkpoint.Entry{{Key: []byte("\x00manifest"), Value: value}}}}))
+		from := o
+		from.Name, from.Checkpoints, from.From = "second", store, "routed"
+		_, err = tasks.Start(t.Context(), log, plan(), from)
+		refused(err, `savepoint "routed" has a routing table of stage "by-key"`)
+
 		require.NoError(t, tasks.ChangeSettings(t.Context(), log, "counts", map[string]string{"slots": "4"}))
 		_, err = tasks.Start(t.Context(), log, plan(), o)
 		require.ErrorIs(t, err, tasks.ErrSettings)

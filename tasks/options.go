@@ -30,7 +30,8 @@ type Options struct {
 	// Groups is the number of key groups a stream (default 64, at most 1024).
 	Groups int
 	// Slots is the number of slots of a stream (default 0, at most 256): spare key groups, in which Job.Balance places keys, and
-	// parts of key groups, that are too heavy where they are. For jobs in one process, with state in memory.
+	// parts of key groups, that are too heavy where they are. For state in memory. A job that begins from a savepoint (From) has as many as that one's job, if
+	// something is placed in them.
 	Slots int
 	// CommitInterval is the longest time between processing a record and
 	// starting to commit it (default 100 ms); under aligned, between the beginnings of

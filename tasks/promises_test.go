@@ -179,7 +179,7 @@ func TestStoreAheadOfTheLog(t *testing.T) {
 	o := tasks.Options{Parallelism: 1, Groups: 4, Checkpoints: store, Logger: quiet}
 	spec, err := tasks.Describe(plan, o)
 	require.NoError(t, err)
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	g := checkpoint.Group{Job: id, Stage: "by-key", Group: 2}
 	_, err = store.Begin(t.Context(), g, 1)

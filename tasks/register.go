@@ -13,9 +13,11 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/control"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -33,8 +35,9 @@ type jobRecord struct {
 
 // Register writes a job to the log, or checks that the log has the same job, and returns its id.
 // The manager of a job calls it before its tasks start. It makes the caller the job's manager in
-// the log, which fences any previous manager (pitfall L10).
-func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, err error) {
+// the log, which fences any previous manager (pitfall L10). store is where the savepoint is that the job begins from, if it does;
+// CheckFrom has found no reason against it.
+func Register(ctx context.Context, log sharedlog.Log, store checkpoint.Store, spec *Spec) (id string, err error) {
 	if err := spec.Check(); err != nil {
 		return "", err
 	}
@@ -50,7 +53,7 @@ func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, er
 	if err != nil {
 		return "", err
 	}
-	return have.ID, announce(ctx, log, layout, have)
+	return have.ID, announce(ctx, log, layout, have, func() ([][]byte, error) { return spec.tablesFrom(ctx, store) })
 }
 
 // planHash returns a hash of the shape of a plan: stages, streams, types, and how they are joined.
@@ -165,8 +168,9 @@ func same(name string, have, want map[string]string) error {
 		name, ErrSettings, strings.Join(diff, "; "), remedy)
 }
 
-// announce writes the plan and the producers of every stream, unless they are in the log.
-func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobRecord) error {
+// announce writes the plan and the producers of every stream, unless they are in the log. tables returns the routing tables that the
+// job begins with, by stage; nil: it has none.
+func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobRecord, tables func() ([][]byte, error)) error {
 	c, err := control.Claim(ctx, log, l.Job, runtime.Nonce())
 	if err != nil || c.Plan != nil {
 		return err
@@ -177,6 +181,13 @@ func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobR
 	}
 	for i, st := range l.Stages {
 		plan.Stages = append(plan.Stages, envelope.PlanStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Owners: st.Owner})
+	}
+	of, err := tables()
+	if err == nil && of != nil {
+		plan.Routes, err = routing.First(l, of)
+	}
+	if err != nil {
+		return err
 	}
 	var streams []int
 	for i := range l.Streams {

@@ -311,7 +311,7 @@ func TestRequestsThatCannotBe(t *testing.T) {
 	log := mem.New(mem.Options{})
 	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 8, Groups: groups, Slots: 256, Logger: quiet})
 	require.NoError(t, err)
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	l, err := spec.Present(t.Context(), log, id)
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func fleetOf(t *testing.T, plan *operators.Plan, o tasks.Options, connect func(l
 	var err error
 	f.spec, err = tasks.Describe(plan, o)
 	require.NoError(t, err)
-	f.id, err = tasks.Register(t.Context(), f.log, f.spec)
+	f.id, err = tasks.Register(t.Context(), f.log, o.Checkpoints, f.spec)
 	require.NoError(t, err)
 	f.join = func(i int) *tasks.Executor {
 		log, o := f.log, o

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -10,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
@@ -19,11 +19,12 @@ func (s *Spec) savepoint(l *layout.Layout, p progress.Protocol) savepoint.Job {
 		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
 		Committed: func() checkpoint.ChangeLog { return p.NewChangeLog() },
 	}
+	domains := l.Plan.Domains()
 	for i, st := range l.Stages {
 		spec := &l.Plan.Stages[i]
-		stage := savepoint.JobStage{Name: spec.Name, Source: spec.Partitions > 0, Sink: spec.Sink, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner}
+		stage := savepoint.JobStage{Name: spec.Name, Source: spec.Partitions > 0, Sink: spec.Sink, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner, Slots: st.Slots}
 		for _, in := range spec.Inputs {
-			stage.Inputs = append(stage.Inputs, l.Plan.Streams[in].Name)
+			stage.Inputs, stage.Domain = append(stage.Inputs, l.Plan.Streams[in].Name), domains[in]
 		}
 		for _, t := range spec.Tables {
 			stage.Tables = append(stage.Tables, savepoint.Table{Name: t.Name, Type: t.Type, Operator: t.Operator, Kind: t.Kind})
@@ -43,40 +44,66 @@ func (s *Spec) CheckFrom(ctx context.Context, log sharedlog.Log, store checkpoin
 	if err := s.Savable(); err != nil {
 		return fmt.Errorf("job %q: savepoint %q: %w", s.Name, s.From, err)
 	}
-	if store == nil {
-		return fmt.Errorf("job %q: savepoint %q is in a checkpoint store, and there is none (--checkpoints)", s.Name, s.From)
+	if err := s.stored(store); err != nil {
+		return err
 	}
 	if begun, _, err := readJob(ctx, log, s.Name); begun != nil || err != nil {
 		return err
 	}
-	m, err := savepoint.Find(ctx, store, s.From)
-	if err == nil {
-		err = s.fits(m)
-	}
-	if err != nil {
-		return fmt.Errorf("job %q: %w", s.Name, err)
+	_, err := s.tablesFrom(ctx, store)
+	return err
+}
+
+// stored returns why there is no savepoint to begin from, if there is no store.
+func (s *Spec) stored(store checkpoint.Store) error {
+	if store == nil {
+		return fmt.Errorf("job %q: savepoint %q is in a checkpoint store, and there is none (--checkpoints)", s.Name, s.From)
 	}
 	return nil
 }
 
-func (s *Spec) fits(m *savepoint.Manifest) error {
+// tablesFrom returns the routing tables that the job begins with, by stage, if it begins from a savepoint, which must fit; nil: it does
+// not.
+func (s *Spec) tablesFrom(ctx context.Context, store checkpoint.Store) ([][]byte, error) {
+	if s.From == "" {
+		return nil, nil
+	}
+	if err := s.stored(store); err != nil {
+		return nil, err
+	}
+	m, err := savepoint.Find(ctx, store, s.From)
+	if err == nil {
+		err = checkSaved(m)
+	}
+	var tables [][]byte
+	if err == nil {
+		tables, err = s.fits(m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("job %q: %w", s.Name, err)
+	}
+	return tables, nil
+}
+
+func (s *Spec) fits(m *savepoint.Manifest) ([][]byte, error) {
 	l, err := s.layout(s.Plan, s.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p, err := progress.ByName(s.Protocol)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	j := s.savepoint(l, p)
-	if _, err := m.Fit(&j, s.DropState); err != nil {
-		return err
+	tables, err := m.Routes(&j, s.DropState)
+	if err != nil {
+		return nil, err
 	}
-	return same(s.Name, m.Settings, s.Settings)
+	return tables, same(s.Name, m.Settings, s.Settings)
 }
 
 // Savepoint starts a savepoint of a running job with this id in the log; number is the number that
-// its tasks stop for (savepoint.New). While it is made, no key group may move.
+// its tasks stop for (savepoint.New). While it is made, no key group may move, and no routing table may change.
 func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoint.Store, id, name string, number uint64) (*savepoint.Maker, *savepoint.Manifest, error) {
 	l, err := s.layout(s.Plan, id)
 	if err != nil {
@@ -97,15 +124,26 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
-	return savepoint.New(ctx, log, store, s.savepoint(l, p), name, number)
+	j := s.savepoint(l, p)
+	for i := range j.Stages {
+		st := &j.Stages[i]
+		if st.Slots == 0 || plan == nil {
+			continue
+		}
+		table, err := routing.TableOf(l, i, plan)
+		if err == nil {
+			st.Routes, st.Epoch, err = routing.Saved(table)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return savepoint.New(ctx, log, store, j, name, number)
 }
 
 // Savable returns an error that says why a job can neither have a savepoint nor start from one.
 func (s *Spec) Savable() error {
 	p, err := progress.ByName(s.Protocol)
-	if err == nil && s.Slots > 0 {
-		err = errors.New("the job has slots, and a savepoint does not keep their routing table: run it without slots")
-	}
 	if err == nil && !p.Capabilities().KeepsChanges {
 		err = fmt.Errorf("protocol %s logs no state changes, of which a savepoint would be made", p.Name())
 	}

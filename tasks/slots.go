@@ -22,8 +22,6 @@ func (s *Spec) checkSlots(can progress.Capabilities) error {
 	switch {
 	case !can.Rescales:
 		return fmt.Errorf("slots: %d, but what is in a slot moves as key groups do, which they cannot under protocol %s: use fused or marker, or no slots", s.Slots, s.Protocol)
-	case s.From != "":
-		return fmt.Errorf("slots: %d, but a job that begins from a savepoint can have none: use more key groups (--key-groups)", s.Slots)
 	case !slices.ContainsFunc(s.Plan.Streams, func(st exec.StreamSpec) bool { return st.Slots > 0 }):
 		return fmt.Errorf("slots: %d, but no stream of the job can have some: its items go by the hash of a key nowhere, or to a number of key groups that is fixed: use no slots", s.Slots)
 	}

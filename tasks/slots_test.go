@@ -75,15 +75,15 @@ func TestSlotsOfWindows(t *testing.T) {
 	}
 }
 
-// The log says which streams have slots. A savepoint is refused.
+// The log says which streams have slots.
 func TestPlanOfSlots(t *testing.T) {
 	log := mem.New(mem.Options{})
 	w := newWorld(1, 100, 2)
 	spec, err := tasks.Describe(w.plan(t, "out"), tasks.Options{Parallelism: 2, Groups: 8, Slots: 3, Logger: quiet})
 	require.NoError(t, err)
 	require.Equal(t, "6", spec.Format)
-	require.ErrorContains(t, spec.Savable(), "a savepoint does not keep their routing table: run it without slots")
-	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, spec.Savable())
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
@@ -113,7 +113,6 @@ func TestSlotsAreRefused(t *testing.T) {
 		want string
 	}{
 		{tasks.Options{Slots: 4, Protocol: "txn"}, "cannot under protocol txn: use fused or marker, or no slots"},
-		{tasks.Options{Slots: 4, From: "s"}, "a job that begins from a savepoint can have none"},
 		{tasks.Options{Slots: -1}, "slots: -1 is out of bounds 0 to 256"},
 		{tasks.Options{Slots: 257}, "slots: 257 is out of bounds 0 to 256"},
 	} {

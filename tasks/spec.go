@@ -20,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -271,7 +272,10 @@ func (s *Spec) joined(ctx context.Context, log sharedlog.Log, plan *exec.Plan, i
 	if err := s.checkNewest(id, have); err != nil {
 		return nil, err
 	}
-	cfg.Layout, err = owners(cfg.Layout, have, planHash(plan.WithSlots(s.Slots)))
+	if cfg.Layout, err = owners(cfg.Layout, have, planHash(plan.WithSlots(s.Slots))); err != nil {
+		return nil, err
+	}
+	cfg.Savepoint.Started, err = routing.Started(cfg.Layout, have)
 	return cfg, err
 }
 

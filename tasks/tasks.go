@@ -110,7 +110,7 @@ func Start(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) (
 			return nil, err
 		}
 	}
-	id, err := Register(ctx, log, spec)
+	id, err := Register(ctx, log, o.Checkpoints, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // counted returns a run of workload count, whose keys have Zipf weights: four tasks have eight key groups, which are too
@@ -88,6 +92,47 @@ func TestBalanceWithSlots(t *testing.T) {
 				require.Contains(t, string(text), fmt.Sprintf(`"slots_used":%d,"epoch":%d`, b.SlotsUsed, b.Epoch))
 			})
 		}
+	}
+}
+
+// A run that is interrupted when a table places keys makes a savepoint. Another one begins from it with that table, in another log, with
+// other tasks.
+func TestSavepointWithSlots(t *testing.T) {
+	for i, protocol := range []string{"fused", "marker"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			s, w, right := counted(t, uint64(i), 720_000, 60_000)
+			s.Output, s.Protocol, s.CommitInterval, s.Slots = filepath.Join(t.TempDir(), "out"), protocol, 10*time.Millisecond, 8
+			s.Checkpoints, s.Savepoint = storetest.NewMem(), "one"
+			s.Balance = &tasks.Balance{Dispatch: "least-count", When: tasks.BalanceWhen{Every: 200, Quiet: 200}}
+			require.NoError(t, s.CheckBalance())
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s.OnBalance = func(step string) {
+				if strings.Contains(step, "placed in slots") {
+					cancel()
+				}
+			}
+			sum, err := driver.Run(ctx, mem.New(mem.Options{}), s, nil)
+			require.NoError(t, err)
+			require.NotNil(t, sum.Savepoint)
+			require.Equal(t, savepoint.FormatSlots, sum.Savepoint.Format)
+			used := 0
+			for _, st := range sum.Savepoint.Stages {
+				if used += len(st.Routes); len(st.Routes) > 0 {
+					require.Equal(t, 8, st.Slots)
+				}
+			}
+			require.Positive(t, used)
+			s.Job, s.From, s.Savepoint, s.Rate, s.Parallelism = "second", "one", "", 0, 3
+			s.OnBalance, s.Balance.When = nil, tasks.BalanceWhen{} // it only measures
+			sum, err = driver.Run(t.Context(), mem.New(mem.Options{}), s, nil)
+			require.NoError(t, err)
+			sameRows(t, w, right, s.Output)
+			require.NotNil(t, sum.Balanced)
+			require.Positive(t, sum.Balanced.SlotsUsed)
+			require.Zero(t, sum.Balanced.Epoch)
+		})
 	}
 }
 

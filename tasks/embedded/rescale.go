@@ -95,15 +95,22 @@ func (j *Job) Table(stage int) (*routing.Table, error) {
 
 // alone calls f while no other plan, and no savepoint, is made. The end of the job ends its context.
 func (j *Job) alone(ctx context.Context, f func(context.Context) error) error {
+	return j.within(ctx, func(ctx context.Context) error {
+		done, err := j.planning(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return f(ctx)
+	})
+}
+
+// within calls f with a context that the end of the job ends.
+func (j *Job) within(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(j.ctx, func() { cancel(runtime.ErrEnded) })()
-	done, err := j.planning(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	err = f(ctx)
+	err := f(ctx)
 	if err != nil && j.ctx.Err() != nil && !errors.Is(err, runtime.ErrEnded) {
 		err = fmt.Errorf("%w: %w", runtime.ErrEnded, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
@@ -28,21 +29,25 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if !cfg.Protocol.Capabilities().KeepsChanges {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
 	}
-	if slices.ContainsFunc(cfg.Layout.Streams, func(s layout.Stream) bool { return s.Slots > 0 }) {
-		return nil, fmt.Errorf("savepoint %q: the job has slots, and a savepoint does not keep their routing table: run it without slots", name)
-	}
 	done, err := j.planning(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
 	defer done()
+	if err := j.adopted(ctx); err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", name, err)
+	}
+	described, err := described(cfg)
+	if err != nil {
+		return nil, err
+	}
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	// The number identifies the savepoint: tasks stop once for each. It rises also if the clock does
 	// not, and is above those of the job's earlier processes if the clock is.
 	j.savepoint = max(uint64(max(cfg.Clock().UnixNano(), 0)), j.savepoint+1)
 	number := j.savepoint
-	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, described(cfg), name, number)
+	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, described, name, number)
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +124,36 @@ func (j *Job) Restart() error {
 	return err
 }
 
-// described returns the description of the job with its present tasks and owners. While they do not
+// adopted waits until all tasks have adopted the job's routing tables, and what these move is where they say: a change of one, of which this
+// process or an earlier one has made a plan, is completed.
+func (j *Job) adopted(ctx context.Context) error {
+	cfg := j.executor.Config()
+	if !slices.ContainsFunc(cfg.Layout.Streams, func(s layout.Stream) bool { return s.Slots > 0 }) {
+		return nil
+	}
+	return j.within(ctx, cfg.Handover.FinishStep)
+}
+
+// described returns the description of the job with its present tasks, owners and routing tables. While they do not
 // change, a key group may still be on its way; the tasks stop when none is.
-func described(cfg *runtime.Config) savepoint.Job {
+func described(cfg *runtime.Config) (savepoint.Job, error) {
 	d := cfg.Savepoint
 	d.Stages = slices.Clone(d.Stages)
 	for s, st := range cfg.Present().Stages {
-		d.Stages[s].Tasks, d.Stages[s].Owner = st.Tasks, st.Owner
+		of := &d.Stages[s]
+		of.Tasks, of.Owner = st.Tasks, st.Owner
+		if of.Slots == 0 {
+			continue
+		}
+		table, err := cfg.Handover.Table(s)
+		if err == nil {
+			of.Routes, of.Epoch, err = routing.Saved(table)
+		}
+		if err != nil {
+			return d, err
+		}
 	}
-	return d
+	return d, nil
 }
 
 // drain stops the job's tasks for savepoint n and returns those that have stopped for it; the

@@ -138,7 +138,7 @@ func (h *Handover) Table(stage int) (*routing.Table, error) {
 	if newest == nil {
 		newest = h.cfg.Plan
 	}
-	if newest == nil { // the first plan has no tables
+	if newest == nil { // the job is not in the log
 		newest = &envelope.Plan{Stages: make([]envelope.PlanStage, len(h.cfg.Layout.Stages))}
 	}
 	return routing.TableOf(h.cfg.Layout, stage, newest)

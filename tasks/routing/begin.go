@@ -73,7 +73,8 @@ func planBelow(ctx context.Context, log sharedlog.Log, job string, position shar
 	if p, _, err = records.LastPlan(ctx, log, job, position+1); p != nil {
 		p = Before(p)
 	} else if err == nil {
-		p = &envelope.Plan{Number: 1, Stages: make([]envelope.PlanStage, stages)} // the first plan is above
+		// The first plan is above. Of its tables only the epoch counts: there is no change between them and what begins.
+		p = &envelope.Plan{Number: 1, Stages: make([]envelope.PlanStage, stages)}
 	}
 	return p, err
 }

@@ -47,6 +47,15 @@ func (r *Reroute) Changed(*Table) bool { return true }
 // TableOf returns nil.
 func TableOf(*layout.Layout, int, *envelope.Plan) (*Table, error) { return nil, nil }
 
+// Saved returns nil, as Started and First do: no stage has a table.
+func Saved(*Table) (b []byte, epoch uint32, err error) { return nil, 0, nil }
+
+// Started returns nil.
+func Started(*layout.Layout, *envelope.Plan) ([][]byte, error) { return nil, nil }
+
+// First returns nil.
+func First(*layout.Layout, [][]byte) ([]envelope.Routes, error) { return nil, nil }
+
 // Next returns nil: no plan has routes.
 func Next(*envelope.Plan) []envelope.Routes { return nil }
 

@@ -24,6 +24,13 @@
 // savepoint has and the plan does not have is an error that names it, unless it is dropped by name
 // (docs/adr/0034).
 //
+// # Slots
+//
+// The state of keys that a routing table places is in slots, the key groups behind those that a hash names. A savepoint is made when
+// all tasks have adopted the job's tables, and has that of each stage. A job that takes such state over begins with the table
+// (Manifest.Routes), whatever tasks it has; what would be in another key group than its items go to is an error
+// (docs/adr/0085).
+//
 // # Where it is
 //
 // In the job's checkpoint store, under names that no job can have, so it outlives the job and its

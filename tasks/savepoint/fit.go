@@ -41,6 +41,9 @@ type StageFit struct {
 // Kept reports whether the stage takes over any table.
 func (f *StageFit) Kept() bool { return f.as || slices.Max(append([]int{-1}, f.tables...)) >= 0 }
 
+// keeps reports whether there is a table that the stage takes over.
+func (f *StageFit) keeps() bool { return len(f.From.Tables) > 0 && f.Kept() }
+
 // Translate returns entries of the savepoint with the job's table numbers, without those of dropped
 // tables. It does not change es.
 func (f *StageFit) Translate(es []checkpoint.Entry) ([]checkpoint.Entry, error) {
@@ -69,8 +72,24 @@ func (f *StageFit) Translate(es []checkpoint.Entry) ([]checkpoint.Entry, error) 
 // savepoint holds and the job does not have is an error (ErrMismatch) that names all of it, unless
 // drop names it: by its stage, or by stage and operator ("counts/window").
 func (m *Manifest) Fit(j *Job, drop []string) (map[string]*StageFit, error) {
-	if m.Format < 1 {
-		return m.fitSame(j, drop)
+	fit, _, err := m.fit(j, drop)
+	return fit, err
+}
+
+// Routes returns, by stage of the job, the routing tables with which a job begins that Fit allows; none: nothing is placed.
+func (m *Manifest) Routes(j *Job, drop []string) ([][]byte, error) {
+	_, routes, err := m.fit(j, drop)
+	return routes, err
+}
+
+func (m *Manifest) fit(j *Job, drop []string) (map[string]*StageFit, [][]byte, error) {
+	switch m.Format {
+	case 0:
+		fit, err := m.fitSame(j, drop)
+		return fit, make([][]byte, len(j.Stages)), err
+	case 1, FormatSlots:
+	default:
+		return nil, nil, fmt.Errorf("savepoint %q of job %q is of format %d, which this program does not know: %w: use a program at least as new as the one that made it", m.Name, m.Job, m.Format, ErrMismatch)
 	}
 	f := &fitting{man: m, job: j, drop: map[string]bool{}}
 	for _, d := range drop {
@@ -88,10 +107,11 @@ func (m *Manifest) Fit(j *Job, drop []string) (map[string]*StageFit, error) {
 			f.drop[d] = true
 		}
 	}
+	routes := f.routes(fit)
 	if len(f.wrong) > 0 {
-		return nil, fmt.Errorf("savepoint %q of job %q: %w: %s", m.Name, m.Job, ErrMismatch, strings.Join(f.wrong, "; "))
+		return nil, nil, fmt.Errorf("savepoint %q of job %q: %w: %s", m.Name, m.Job, ErrMismatch, strings.Join(f.wrong, "; "))
 	}
-	return fit, nil
+	return fit, routes, nil
 }
 
 // fitSame is Fit for a savepoint that does not list its tables.
@@ -173,7 +193,7 @@ func (f *fitting) stage(s *Stage) *StageFit {
 	for i, to := range sf.tables {
 		sf.as = sf.as && i == to
 	}
-	if len(s.Tables) > 0 && sf.Kept() && s.Groups != len(n.Changes) {
+	if sf.keeps() && s.hashed() != n.hashed() {
 		f.mismatch("%s", groupsDiffer(s, n))
 	}
 	return sf
@@ -286,7 +306,7 @@ func groupsDiffer(s *Stage, n *JobStage) string {
 	if s.Source {
 		what = "source partitions"
 	}
-	return fmt.Sprintf("stage %q has %d %s in the savepoint, and %d here: their number cannot change", s.Name, s.Groups, what, len(n.Changes))
+	return fmt.Sprintf("stage %q has %d %s in the savepoint, and %d here: their number cannot change", s.Name, s.hashed(), what, n.hashed())
 }
 
 // placed reports whether a source or a sink of the stage has a position.

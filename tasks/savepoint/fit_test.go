@@ -176,6 +176,10 @@ func TestFitMismatch(t *testing.T) {
 			"not listed", func() *savepoint.Manifest { m := saved(); m.Format = 0; return m }(), job(), nil,
 			[]string{`a job with plan old, this one has new`, `did not list tables`},
 		},
+		{
+			"newer", func() *savepoint.Manifest { m := saved(); m.Format = 2; return m }(), job(), nil,
+			[]string{`is of format 2, which this program does not know`, `use a program at least as new`},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.m.Fit(c.j, c.drop)

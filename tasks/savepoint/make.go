@@ -20,6 +20,9 @@ type Job struct {
 	Name, ID, Plan string
 	Settings       map[string]string
 	Stages         []JobStage
+	// Started has, by stage, the routing tables that a job in the log began with; nil: it is not in the log, or no task has to begin
+	// any more.
+	Started [][]byte
 	// Committed returns the change log that decides which changes count, for one reading of change
 	// logs.
 	Committed func() checkpoint.ChangeLog
@@ -38,6 +41,11 @@ type JobStage struct {
 	// Changes are the change-log tags, Owner the tasks, by key group.
 	Changes []sharedlog.Tag
 	Owner   []int
+	// Slots and Routes are as in Stage. Stages with slots that read streams of one Domain have one table.
+	Slots, Domain int
+	// Routes is for making a savepoint; Epoch is the number that the table has in the job.
+	Routes []byte
+	Epoch  uint32
 }
 
 // Maker makes one savepoint. Only one goroutine may use it: New, then Copy any number of times
@@ -306,6 +314,9 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 			return nil, fmt.Errorf("savepoint %q: %w", m.name, err)
 		}
 		man.Stages = append(man.Stages, *st)
+		if st.Slots > 0 {
+			man.Format = FormatSlots
+		}
 	}
 	if err := m.Copy(ctx); err != nil {
 		return nil, err
@@ -333,7 +344,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 
 // last reads where a stage's tasks have stopped.
 func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) (*Stage, error) {
-	st := &Stage{Name: s.Name, Groups: len(s.Changes), Source: s.Source, Sink: s.Sink, Tables: s.Tables, Watermark: 1<<63 - 1}
+	st := &Stage{Name: s.Name, Groups: len(s.Changes), Slots: s.Slots, Routes: s.Routes, Source: s.Source, Sink: s.Sink, Tables: s.Tables, Watermark: 1<<63 - 1}
 	if s.Source {
 		st.Watermarks = make([]int64, len(s.Changes))
 	}
@@ -344,6 +355,8 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 			return nil, err
 		case !ok || mark.Drained != m.number && !mark.Ended:
 			return nil, fmt.Errorf("stage %q, task %d has not stopped", s.Name, i)
+		case s.Slots > 0 && mark.Adopted != s.Epoch && !mark.Ended: // its state is not where Routes says
+			return nil, fmt.Errorf("stage %q, task %d stopped with routing table %d, not with %d", s.Name, i, mark.Adopted, s.Epoch)
 		}
 		st.Watermark = min(st.Watermark, mark.Watermark)
 		if s.Source {

@@ -41,14 +41,23 @@ type Manifest struct {
 	Entries uint64        `json:"entries"` // of state
 	Stages  []Stage       `json:"stages"`
 	// Format is 1 if Source, Sink and Tables of the stages are set; 0 for savepoints by builds that
-	// did not have them.
+	// did not have them; FormatSlots if a stage has slots.
 	Format int `json:"format,omitempty"`
 }
+
+// FormatSlots is the format of a savepoint in which a stage has slots. Programs that know 0 and 1 only take all above for 1:
+// they would begin a job without slots, and with as many key groups, from it. What is not above 0 they refuse, unless the job
+// has the plan of the savepoint's, and so has slots, too.
+const FormatSlots = -2
 
 // Stage is one stage of a Manifest.
 type Stage struct {
 	Name   string `json:"name"`
 	Groups int    `json:"key_groups"`
+	// Slots is how many of the key groups, the last ones, are slots. Routes is the routing table by which the stage's state is
+	// in them, as the first table of a job (operators/route.Table.Append, of epoch 0); none: nothing is placed.
+	Slots  int    `json:"slots,omitempty"`
+	Routes []byte `json:"routing_table,omitempty"`
 	// Source and Sink say that the stage reads from, or writes to, the outside.
 	Source bool `json:"source,omitempty"`
 	Sink   bool `json:"sink,omitempty"`

@@ -38,7 +38,7 @@ func TestFirstIsTakenAway(t *testing.T) {
 	require.NoError(t, err)
 	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Groups: 1})
 	require.NoError(t, err)
-	id, err := tasks.Register(t.Context(), log, spec)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
 	require.NoError(t, err)
 	var built atomic.Int32
 	w := &worker{opt: Options{Logger: quiet, Build: func(*tasks.Spec) (*operators.Plan, error) {

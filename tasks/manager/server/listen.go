@@ -87,7 +87,7 @@ func (r *term) register(ctx context.Context, name string, j meta.Job, tell func(
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		id, attempt, err := "", uint64(0), j.Spec.CheckFrom(try, r.opt.Log, r.opt.Checkpoints)
 		if err == nil {
-			id, err = tasks.Register(try, r.opt.Log, j.Spec)
+			id, err = tasks.Register(try, r.opt.Log, r.opt.Checkpoints, j.Spec)
 		}
 		if err == nil {
 			attempt, err = tasks.NewestAttempt(try, r.opt.Log, id)
