@@ -11,7 +11,8 @@ quick=
 case ${1-} in
 --quick) quick=1 ;;
 "") ;;
-*) die "unknown argument $1: scripts/check.sh [--quick]" ;;
+-h | --help) sed -n '/^[^#]/q; s/^# //p' scripts/check.sh && exit 0 ;;
+*) die "unknown argument $1: scripts/check.sh [--quick | --help]" ;;
 esac
 
 # Packages are compiled once for the tests, the programs, the release and the documents' commands:

@@ -50,6 +50,16 @@ echo second, \
 	}
 }
 
+func TestCheckHelps(t *testing.T) {
+	out, ok := bash(t, "scripts/check.sh --help")
+	require.True(t, ok, out)
+	require.Contains(t, out, "With --quick, ")
+	require.NotContains(t, out, "==>", "a step")
+	out, ok = bash(t, "scripts/check.sh --quik")
+	require.False(t, ok)
+	require.Contains(t, out, "unknown argument --quik: scripts/check.sh [--quick | --help]")
+}
+
 // A step that fails stops its script, also if the failing command is not the last one of a
 // function.
 func TestStepsStop(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"tailrace.dev/tailrace/operators/route"
 )
 
-// The numbers of the paper's Table 3 and of the computation in the room's section 3.6.
+// The numbers of the paper's Table 3 and of the computation in section 3.6 of the design.
 func TestCompute(t *testing.T) {
 	for _, c := range []struct {
 		Case

@@ -168,7 +168,7 @@ func TestOtherTasks(t *testing.T) {
 	}
 }
 
-// The numbers of the room's table (keyed.md, section 3.6): Zipf weights of a million keys in G groups,
+// The numbers of the design's table (section 3.6 of its document): Zipf weights of a million keys in G groups,
 // hash and greedy, 8 and 60 tasks. Slow, so only a part: BenchmarkBalance has the others.
 func TestZipf(t *testing.T) {
 	for _, c := range []struct {
