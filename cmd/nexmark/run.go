@@ -14,6 +14,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 func newRun() *cobra.Command {
@@ -56,6 +57,9 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 			if err := e.checkInput(bad, rate); err != nil {
 				return err
 			}
+			if err := e.checkSavepoint(submit); err != nil {
+				return err
+			}
 			if submit && e.rescales() {
 				return e.errSubmittedRescale()
 			}
@@ -82,6 +86,25 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 }
 
 var errSubmittedTimeline = usagef("--timeline: it shows what this process does; leave it out, or --submit")
+
+// checkSavepoint refuses a savepoint that would be lost.
+func (e *engine) checkSavepoint(submit bool) error {
+	if e.Savepoint == "" {
+		return nil
+	}
+	if err := savepoint.CheckName(e.Savepoint); err != nil {
+		return usagef("--%w", err)
+	}
+	switch {
+	case submit:
+		return usagef("--savepoint: it is made when this process is interrupted, which does not stop a job on workers: use tailrace job savepoint JOB %s", e.Savepoint)
+	case e.snapshot == "none":
+		return usagef("--savepoint: there is no checkpoint store to keep it: give --data with --checkpoints pebble, or --checkpoints redis://HOST:PORT")
+	case e.snapshot == "pebble" && e.data == "":
+		return usagef("--savepoint: it would be removed with the temporary log: give --data, or --checkpoints redis://HOST:PORT")
+	}
+	return nil
+}
 
 // inputFlags adds the flags of the input and of the rows.
 func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {

@@ -208,12 +208,17 @@ func options(o *tasks.Options, cmd *cobra.Command) {
 
 // report prints the result of a job.
 func report(w io.Writer, name string, all []tasks.Status, took time.Duration) {
-	var in, late uint64
+	var in, late, commits uint64
 	for _, s := range all {
+		commits += s.Commits
 		late += s.Late
 		if s.Stage == all[0].Stage {
 			in += s.ItemsIn
 		}
+	}
+	if commits == 0 {
+		fmt.Fprintf(w, "%s had finished already, so nothing is read or written; use another --data or --job to run it again\n", name)
+		return
 	}
 	fmt.Fprintf(w, "%s: %d items in %v", name, in, took.Round(time.Millisecond))
 	if late > 0 {

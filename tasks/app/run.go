@@ -80,7 +80,7 @@ func (e *environment) check() error {
 		if err := savepoint.CheckName(e.savepoint); err != nil {
 			return cli.Usagef("--savepoint: %w", err)
 		}
-		if e.checkpoints == "none" || !remote && e.data == "" {
+		if e.checkpoints == "none" || e.checkpoints == "pebble" && e.data == "" {
 			return cli.Usagef("--savepoint: it would be kept nowhere: give --data, or --checkpoints redis://HOST:PORT")
 		}
 	}
