@@ -100,6 +100,15 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, err, "protocol")
 }
 
+// A job that had finished says so, and not that it has read nothing.
+func TestReport(t *testing.T) {
+	for want, commits := range map[string]uint64{"j: 3 items in 1s\n": 1, "j had finished already, so nothing is read or written; use another --data or --job to run it again\n": 0} {
+		var out bytes.Buffer
+		report(&out, "j", []tasks.Status{{Stage: "a", ItemsIn: 3, Commits: commits}}, time.Second)
+		require.Equal(t, want, out.String())
+	}
+}
+
 // A worker builds the same plan from what plan prints.
 func TestPlan(t *testing.T) {
 	text, err := call(t, "plan", "--words", "a,b", "--output", "/tmp/out", "--parallelism", "3", "--on-error", "skip", "--standbys", "1")

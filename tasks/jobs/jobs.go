@@ -33,7 +33,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 		return accepted(ctx, store, spec.Name)
 	}
 	if err := spec.Same(have.Spec); err != nil {
-		return meta.State{}, err
+		return meta.State{}, fmt.Errorf("%w; on a cluster give the job another name, or free this one (tailrace job delete %s)", err, spec.Name)
 	}
 	switch st := v.States[spec.Name]; st.Phase {
 	case meta.Finished:
