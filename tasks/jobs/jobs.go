@@ -14,8 +14,8 @@ import (
 
 // Submit asks for a job to be run and waits until the manager has accepted it. A job that was
 // stopped (or refused) resumes, if its settings are the same, without the requests to move key groups or
-// to replace routing tables that had no outcome when it stopped. A job that has finished with these
-// settings is left alone, which the returned state shows.
+// to replace routing tables that had no outcome when it stopped. A job that was refused before it ever ran is replaced,
+// whatever its settings. A job that has finished with these settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
 	if err := spec.Check(); err != nil {
 		return meta.State{}, err
@@ -25,6 +25,12 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 		return meta.State{}, err
 	}
 	have, there := v.Jobs[spec.Name]
+	if st := v.States[spec.Name]; there && st.Phase == meta.Refused && st.ID == "" { // it never ran: the log has nothing of it
+		if err := store.Delete(ctx, spec.Name); err != nil {
+			return meta.State{}, err
+		}
+		there = false
+	}
 	if !there {
 		err := store.Submit(ctx, meta.Job{Spec: spec, Want: meta.Run, Submitted: time.Now().UTC()})
 		if err != nil {

@@ -127,3 +127,36 @@ func TestRequestsEndWithTheJob(t *testing.T) {
 	require.NoError(t, leader.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{Phase: meta.Running}}}))
 	require.NoError(t, <-resumed)
 }
+
+// A job that was refused before it ever ran, for a savepoint that does not exist, say, does not keep its name: the next one with other
+// settings takes its place. One that is in the log keeps it.
+func TestRefusedJobsAreReplaced(t *testing.T) {
+	store, spec, leader := led(t)
+	other := *spec
+	other.Protocol = "marker"
+	refused := func(id string) {
+		state := meta.State{ID: id, Phase: meta.Refused, Detail: "there is no such savepoint"}
+		require.NoError(t, leader.Write(t.Context(), []meta.Change{{Job: "job", State: &state}}))
+	}
+	refused("an id")
+	_, err := jobs.Submit(t.Context(), store, &other)
+	require.ErrorContains(t, err, "tailrace job delete job")
+	refused("")
+	before, err := store.Look(t.Context())
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := jobs.Submit(t.Context(), store, &other)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		v, err := store.Look(t.Context())
+		return err == nil && v.Jobs["job"].Spec != nil && v.Jobs["job"].Spec.Protocol == "marker"
+	}, time.Minute, time.Millisecond)
+	v, err := store.Look(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, v.States, "what was said of the other one")
+	require.True(t, v.Jobs["job"].Submitted.After(before.Jobs["job"].Submitted))
+	require.NoError(t, leader.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{Phase: meta.Running}}}))
+	require.NoError(t, <-ended)
+}
