@@ -36,12 +36,8 @@ func Counting[T any]() Aggregator[T, int64] {
 
 // check sets the default serde and reports what is missing.
 func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
-	if a.Acc == nil {
-		if d, ok := serde.Default[A](); ok {
-			a.Acc = d
-		} else {
-			j.errorf("%s: the accumulator (%s) has no serde", what, item.TypeName[A]())
-		}
+	if a.Acc = item.Default(a.Acc); a.Acc == nil {
+		j.errorf("%s: the accumulator (%s) has no serde; set Acc of the aggregator", what, item.TypeName[A]())
 	}
 	if a.Add == nil {
 		j.errorf("%s: the aggregator has no Add", what)

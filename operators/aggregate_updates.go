@@ -28,12 +28,8 @@ type Subtractor[T, A any] struct {
 func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg Subtractor[T, A], opts ...Option) Table[K, A] {
 	j := in.n.job
 	what := "aggregate of updates of " + in.n.stage.find().name
-	if agg.Acc == nil {
-		if d, ok := serde.Default[A](); ok {
-			agg.Acc = d
-		} else {
-			j.errorf("%s: the accumulator (%s) has no serde", what, item.TypeName[A]())
-		}
+	if agg.Acc = item.Default(agg.Acc); agg.Acc == nil {
+		j.errorf("%s: the accumulator (%s) has no serde; set Acc of the aggregator", what, item.TypeName[A]())
 	}
 	if agg.Add == nil || agg.Subtract == nil {
 		j.errorf("%s: it needs both Add and Subtract", what)

@@ -38,6 +38,7 @@ func GlobalParts[T any, K comparable, A any](in Flow[T], name string, keys serde
 	n := in.flow()
 	j := n.job
 	what := fmt.Sprintf("global merge %q", name)
+	keys = item.Keys(keys, "global merge", name, j.errorf)
 	agg.check(j, what, true)
 	if agg.Keeps && n.sd == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)

@@ -128,6 +128,7 @@ func (st *stage) groups(j *Job) int {
 // rekey sends a flow through a stream to the tasks of its new keys; split sets the key of an item
 // and returns its value.
 func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K], vals serde.Serde[V], o routeOptions, split func(v *T, key *K) *V) KeyedStream[K, V] {
+	keys = item.Keys(keys, "stream", name, n.job.errorf)
 	var sd serde.Serde[KV[K, V]]
 	if vals != nil {
 		sd = item.KVSerde(keys, vals)

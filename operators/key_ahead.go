@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -33,6 +34,7 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 	if partition == nil {
 		j.errorf("KeyAhead in %q: there is no function that returns the partition of a key", name)
 	}
+	keys = item.Keys(keys, "KeyAhead in", name, j.errorf)
 	n.stage.find().ahead = true
 	out := derive(in, nil, func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[T] {
 		c.Rekeyed()

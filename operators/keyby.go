@@ -12,6 +12,7 @@ import (
 // key. key must not keep the item; the key may alias it.
 func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, opts ...RouteOption) KeyedStream[K, T] {
 	n := in.flow()
+	keys = item.Keys(keys, "stream", name, n.job.errorf)
 	var sd serde.Serde[KV[K, T]]
 	if n.sd != nil {
 		sd = item.KVSerde(keys, n.sd)

@@ -45,7 +45,7 @@ func lateOf[T any, K comparable, Out any](of KeyedStream[K, Out], what string, i
 		if late, ok := op.late[i].(KeyedStream[K, T]); ok {
 			return late
 		}
-		j.errorf("%s of %q: its items are no %s", what, op.title(), item.TypeName[T]())
+		j.errorf("%s of %q: its items are no %s: what is late is a %T", what, op.title(), item.TypeName[T](), op.late[i])
 	}
 	return none
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -32,5 +33,5 @@ type MapState[S cmp.Ordered, V any] interface {
 // In the change log, and on disk, each entry of a map is one of its own: what an item
 // changes is what is written.
 func NewMap[S cmp.Ordered, V any, K comparable, Out any](c *Context[K, Out], name string, keys serde.Serde[S], vals serde.Serde[V], opts ...StateOption) MapState[S, V] {
-	return process.NewMap(&c.call, name, keys, vals, ttlOf(c, name, opts))
+	return process.NewMap(&c.call, name, item.State(keys, c.call.Name, name, c.chain.Fail), item.State(vals, c.call.Name, name, c.chain.Fail), ttlOf(c, name, opts))
 }

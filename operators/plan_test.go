@@ -77,6 +77,44 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
+// A key, an accumulator or a state without serde is an error of the plan, and no panic of a task.
+func TestForgottenSerdes(t *testing.T) {
+	type blob struct{ N int64 }
+	job := operators.NewJob("j")
+	a := operators.FromSource(job, "a", optest.Items[hit](0, nil), hitSerde)
+	l := operators.KeyBy(a, "l", nil, byKey)
+	operators.KeyAhead(a, nil, byKey, func(*string) int { return 0 })
+	operators.PreAggregate(a, "pre", nil, byKey, operators.Tumbling(time.Second), operators.Counting[hit]())
+	operators.GlobalMerge(a, "merged", nil, byKey, operators.Counting[hit](), nil)
+	operators.GroupTable(operators.Count(l), "grouped", nil, func(*string, *int64) int64 { return 0 })
+	operators.Aggregate(l, operators.Aggregator[hit, blob]{Add: func(*blob, *hit, int64) {}})
+	_, err := job.Plan()
+	for _, want := range []string{
+		`stream "l": its keys (string) have no serde; give one of package serde`,
+		`KeyAhead in "a": its keys (string) have no serde`,
+		`pre-aggregation "pre": its keys (string) have no serde`,
+		`global merge "merged": its keys (string) have no serde`,
+		`stream "grouped": its keys (int64) have no serde`,
+		`has no serde; set Acc of the aggregator`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+
+	job = operators.NewJob("j")
+	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde), "k", serde.String, byKey)
+	p := operators.Process(in, "p", func(c *operators.Context[string, string]) operators.Handler[hit] {
+		operators.NewValue[blob](c, "v", nil)
+		operators.NewList[blob](c, "l", nil)
+		operators.NewMap[string, blob](c, "m", nil, nil)
+		return operators.Handler[hit]{}
+	})
+	operators.ToSink(p, "out", nothing[operators.KV[string, string]]())
+	_, err = job.Plan()
+	for _, want := range []string{`"p", state "v": `, `"p", state "l": `, `"p", state "m": string has no serde`, "blob has no serde; give one of package serde"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // A source refuses options that it would have to ignore.
 func TestSourceOptions(t *testing.T) {
 	for name, o := range map[string]operators.RouteOption{

@@ -48,6 +48,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	n := in.flow()
 	j := n.job
 	what := fmt.Sprintf("pre-aggregation %q", name)
+	keys = item.Keys(keys, "pre-aggregation", name, j.errorf)
 	agg.check(j, what, true)
 	win.check(j, what)
 	if agg.Keeps && n.sd == nil {

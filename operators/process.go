@@ -268,7 +268,7 @@ type Value[V any] interface {
 
 // NewValue makes state of one value a key; the name is unique in the function.
 func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) Value[V] {
-	return process.NewEndingValue(&c.call, name, sd, ttlOf(c, name, opts))
+	return process.NewEndingValue(&c.call, name, item.State(sd, c.call.Name, name, c.chain.Fail), ttlOf(c, name, opts))
 }
 
 // List is a handle on any number of values of the current key, each with a
@@ -286,6 +286,7 @@ type List[V any] interface {
 // NewList makes state of a list a key; the name is unique in the function. With TTL(d) a
 // value of the list ends d after its time, the one that it was added with.
 func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) List[V] {
+	sd = item.State(sd, c.call.Name, name, c.chain.Fail)
 	if ttl := ttlOf(c, name, opts); ttl > 0 {
 		return process.NewEndingList(&c.call, name, sd, ttl)
 	}

@@ -162,7 +162,7 @@ func TestLateErrors(t *testing.T) {
 	_, err := job.Plan()
 	for _, text := range []string{
 		"Late: the stream does not come from an operator that has late items",
-		`Late of "window": its items are no string`,
+		`Late of "window": its items are no string: what is late is a operators.KeyedStream[string,`,
 		`LateLeft of "window": it has 1 inputs: use Late for one`,
 		`side output "x": the stream does not come from a process function`,
 	} {

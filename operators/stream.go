@@ -55,12 +55,7 @@ type node[T any] struct {
 }
 
 func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
-	if sd == nil {
-		if d, ok := serde.Default[T](); ok {
-			sd = d
-		}
-	}
-	return &node[T]{id: j.nextID(), job: j, stage: st, sd: sd}
+	return &node[T]{id: j.nextID(), job: j, stage: st, sd: item.Default(sd)}
 }
 
 // passOn returns a new node that receives everything of n.
@@ -107,12 +102,7 @@ func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain.Chain, 
 }
 
 func keyed[K comparable, T any](n *node[KV[K, T]], keys serde.Serde[K], vals serde.Serde[T]) KeyedStream[K, T] {
-	if vals == nil {
-		if d, ok := serde.Default[T](); ok {
-			vals = d
-		}
-	}
-	if vals != nil {
+	if vals = item.Default(vals); vals != nil {
 		n.sd = item.KVSerde(keys, vals)
 	}
 	return KeyedStream[K, T]{n: n, keys: keys, vals: vals}

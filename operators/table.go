@@ -15,13 +15,8 @@ type Table[K comparable, V any] struct {
 }
 
 func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals serde.Serde[V]) Table[K, V] {
-	if vals == nil {
-		if d, ok := serde.Default[V](); ok {
-			vals = d
-		}
-	}
 	var sd serde.Serde[Change[K, V]]
-	if vals != nil {
+	if vals = item.Default(vals); vals != nil {
 		sd = item.ChangeSerde(keys, vals)
 	}
 	return Table[K, V]{n: newNode(j, st, sd), keys: keys, vals: vals}
