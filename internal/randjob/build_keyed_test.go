@@ -14,6 +14,8 @@ import (
 type keyKind interface {
 	// from makes a keyed flow of a stream.
 	from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow
+	// bytes returns a key as it is in the log.
+	bytes(k model.Key) []byte
 }
 
 // kind says how keys of type K are made of the model's, and back. The operators are compiled once for
@@ -55,6 +57,11 @@ func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row])
 	}
 	panes := operators.PreAggregate(s, b.name, k.sd, key, windows(n), folding(), opts...)
 	return accumulated(k, n, operators.CombineWindows(panes, windowOptions(n)...))
+}
+
+func (k *kind[K]) bytes(of model.Key) []byte {
+	key := k.to(of)
+	return k.sd.Append(nil, &key)
 }
 
 func (k *kind[K]) flow(s operators.KeyedStream[K, model.Row]) flow {

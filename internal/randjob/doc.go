@@ -16,6 +16,9 @@
 // passes only while nothing can run, and a job that makes no progress is found by the
 // virtual clock, on a busy machine too.
 //
+// Jobs have slots (docs/adr/0067), and their faults tables that place parts of key groups and keys there, unless a stage
+// of theirs cannot have slots: then the engine refuses the job, and it runs without.
+//
 // A seed is a job, its data and its faults. With the overlay of internal/sim/seeded, which
 // scripts/sim-jobs.sh uses, it is the interleaving of goroutines too, and a failure can be
 // repeated, unless the job keeps state in pebble: that works on files of the machine.

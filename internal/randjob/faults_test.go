@@ -99,6 +99,13 @@ func (r *run) fault(ctx context.Context, fault *model.Fault) (over bool, f *Fail
 	case model.Switch:
 		r.switchGrain(ctx, fault)
 		return false, nil
+	case model.Reroute:
+		if reroute == nil || r.settings.Slots == 0 {
+			r.played.Skipped++
+			return false, nil
+		}
+		reroute(ctx, r, fault)
+		return false, nil
 	}
 	return false, failure(Failed, "no such fault: %s", fault.Kind)
 }
@@ -122,12 +129,16 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 		others := rescale.Modes[1:]
 		ask.Mode = others[fault.After/4%len(others)].Name
 	}
+	r.rescales++
 	r.plans.Go(func() {
 		if _, err := job.Rescale(ctx, ask); err == nil {
 			r.rescaled.Add(1)
 		}
 	})
 }
+
+// reroute asks for another routing table of a stage; nil: the program has none (scripts/without-keyed.txt).
+var reroute func(ctx context.Context, r *run, fault *model.Fault)
 
 // switchGrain asks for another grain of a stage; the faults that follow happen meanwhile.
 func (r *run) switchGrain(ctx context.Context, fault *model.Fault) {
@@ -182,7 +193,9 @@ func (r *run) savepoint(ctx context.Context, fault *model.Fault) (over bool, f *
 	}
 	r.from = name
 	if fault.Settings != nil {
+		slots := r.settings.Slots
 		r.settings = *fault.Settings
+		r.settings.Slots = slots // of which the savepoint has the routing tables
 	}
 	if fault.NewLog {
 		r.newLog = true

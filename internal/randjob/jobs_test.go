@@ -40,6 +40,8 @@ func has(j *model.Job, feature string) bool {
 		return j.Hold != 0
 	case "auto":
 		return slices.ContainsFunc(j.Nodes, func(n model.Node) bool { return n.Clocks == model.AutoClocks })
+	case "slots":
+		return j.Settings.Slots > 0
 	case "big":
 		big := false
 		each(j, func(e *model.Event) { big = big || e.Size >= 100_000 })

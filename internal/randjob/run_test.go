@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/internal/randjob/answer"
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -58,6 +59,8 @@ type Played struct {
 	Skipped     int // faults for which the job had ended too soon
 	Rescaled    int // rescales that have reached their goal in the life in which they began
 	Switched    int // switches of a grain that were made in the life in which they were asked for
+	Rerouted    int // routing tables that were adopted in the life in which they were asked for
+	Slots       int // of each stream that can have some; 0 also if the job was refused with them
 }
 
 // run is one run of a job, over all lives of its process.
@@ -89,10 +92,12 @@ type run struct {
 	faults   []model.Fault           // still to come
 	watching func()                  // ends watching the points of package crash
 	newLog   bool                    // the next life has another log
-	plans    sync.WaitGroup          // rescales and switches that have been asked for
+	plans    sync.WaitGroup          // rescales, switches and tables that have been asked for
+	rescales int                     // that have been asked for
 	rescaled atomic.Int64            // rescales that have reached their goal
 	switched atomic.Int64            // switches that are in the log
-	odd      atomic.Pointer[Failure] // of a switch
+	rerouted atomic.Int64            // tables that all tasks have adopted
+	odd      atomic.Pointer[Failure] // of a switch, or a table
 
 	played Played
 }
@@ -115,7 +120,8 @@ func Run(ctx context.Context, j *model.Job, dir string) (Played, *Failure) {
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
 	}
 	f := r.run(ctx)
-	r.played.Rescaled, r.played.Switched = int(r.rescaled.Load()), int(r.switched.Load())
+	r.played.Rescaled, r.played.Switched, r.played.Rerouted = int(r.rescaled.Load()), int(r.switched.Load()), int(r.rerouted.Load())
+	r.played.Slots = r.settings.Slots
 	if f == nil {
 		f = r.odd.Load()
 	}
@@ -290,7 +296,7 @@ func (r *run) options() tasks.Options {
 	s := &r.settings
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	o := tasks.Options{
-		Name: fmt.Sprintf("random-%d", r.generation), Protocol: s.Protocol, Parallelism: max(s.Parallelism, 1), Groups: max(s.Groups, 1),
+		Name: fmt.Sprintf("random-%d", r.generation), Protocol: s.Protocol, Parallelism: max(s.Parallelism, 1), Groups: max(s.Groups, 1), Slots: s.Slots,
 		CommitInterval: ms(s.Commit), FlushInterval: ms(s.Flush), CommitBytes: s.CommitBytes, InFlight: s.InFlight, Lead: s.Lead,
 		Checkpoints: r.store, SnapshotInterval: ms(s.Snapshot), State: r.home, Standbys: s.Standbys, From: r.from, Observer: walk.Observe, Logger: quiet,
 	}
@@ -306,7 +312,17 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.running, err = tasks.Start(ctx, r.log, plan, r.options())
+	if err != nil && r.settings.Slots > 0 && cannotHaveSlots(err) { // nothing of it is in the log
+		r.settings.Slots = 0
+		r.running, err = tasks.Start(ctx, r.log, plan, r.options())
+	}
 	return err
+}
+
+// cannotHaveSlots reports whether a job was refused because of what a stage of it keeps, because none of its streams can have
+// slots, or because they would be too many tags for a commit.
+func cannotHaveSlots(err error) bool {
+	return errors.Is(err, exec.ErrStays) || strings.Contains(err.Error(), "no stream of the job can have some") || strings.Contains(err.Error(), "use fewer key groups")
 }
 
 // await waits until the job has ended, `hit` is closed, or the process is dead. It lets the
@@ -383,9 +399,20 @@ func (r *run) status() string {
 	return b.String()
 }
 
-// again runs the job once more when it has ended: it ends at once and leaves everything as it is.
-func (r *run) again(ctx context.Context) *Failure {
+// again runs the job once more when it has ended: it ends at once and leaves everything as it is. The goal of a rescale that
+// an earlier process has left may be given up only now: then the next run leaves everything.
+func (r *run) again(ctx context.Context) (f *Failure) {
 	r.plans.Wait() // one may be on its way to the log
+	for range 1 + min(r.rescales, 2) {
+		if f = r.onceMore(ctx); f == nil {
+			return nil
+		}
+	}
+	return f
+}
+
+// onceMore runs the job, which has ended, and returns a failure if that changes the log.
+func (r *run) onceMore(ctx context.Context) *Failure {
 	before, err := r.log.Tail(ctx)
 	if err != nil {
 		return failure(Again, "%v", err)

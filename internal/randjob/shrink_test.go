@@ -68,6 +68,15 @@ func (s *shrinking) try(change func(j *model.Job) bool) bool {
 
 func (s *shrinking) faults() {
 	s.try(func(j *model.Job) bool { j.Faults = nil; return true })
+	s.try(func(j *model.Job) bool {
+		j.Faults = slices.DeleteFunc(j.Faults, func(f model.Fault) bool { return f.Kind == model.Reroute })
+		j.Settings.Slots = 0
+		return true
+	})
+	s.try(func(j *model.Job) bool {
+		j.Faults = slices.DeleteFunc(j.Faults, func(f model.Fault) bool { return f.Kind == model.Reroute })
+		return true
+	})
 	for i := len(s.best.Faults) - 1; i >= 0; i-- {
 		if i >= len(s.best.Faults) {
 			continue
@@ -76,6 +85,7 @@ func (s *shrinking) faults() {
 	}
 	for i := range s.best.Faults {
 		s.try(func(j *model.Job) bool { j.Faults[i].Torn = false; return true })
+		s.try(func(j *model.Job) bool { j.Faults[i].Owners = false; return true })
 		s.try(func(j *model.Job) bool { j.Faults[i].Kind = model.Stop; return true })
 		for s.try(func(j *model.Job) bool { j.Faults[i].After /= 2; return j.Faults[i].After > 0 }) {
 		}

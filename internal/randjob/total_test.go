@@ -22,12 +22,13 @@ type total struct {
 	protocols map[string]int
 	clocks    map[string]int
 	exchanged map[string]int
+	slots     map[string]int
 }
 
 func newTotal() *total {
 	return &total{
 		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
-		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{}, clocks: map[string]int{}, exchanged: map[string]int{},
+		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{}, clocks: map[string]int{}, exchanged: map[string]int{}, slots: map[string]int{},
 	}
 }
 
@@ -40,6 +41,12 @@ func (a *total) add(j *model.Job, p *Played) {
 	a.played.Skipped += p.Skipped
 	a.played.Rescaled += p.Rescaled
 	a.played.Switched += p.Switched
+	a.played.Rerouted += p.Rerouted
+	if j.Settings.Slots > 0 && p.Slots == 0 {
+		a.slots["refused"]++
+	} else if j.Settings.Slots > 0 {
+		a.slots[fmt.Sprint(p.Slots)]++
+	}
 	for k, n := range p.Faults {
 		a.played.Faults[k] += n
 	}
@@ -77,13 +84,14 @@ func (a *total) add(j *model.Job, p *Played) {
 }
 
 func (a *total) log(t *testing.T) {
-	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal, %d grains switched", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled, a.played.Switched)
+	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal, %d grains switched, %d routing tables adopted", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled, a.played.Switched, a.played.Rerouted)
 	t.Log(counted("operators", a.ops))
 	t.Log(counted("keys", a.keys))
 	t.Log(counted("serdes", a.serdes))
 	t.Log(counted("protocols", a.protocols))
 	t.Log(counted("clocks", a.clocks))
 	t.Log(counted("exchanged", a.exchanged))
+	t.Log(counted("jobs by slots", a.slots))
 	t.Log(counted("faults", a.played.Faults))
 	t.Log(counted("points", a.played.Points))
 }

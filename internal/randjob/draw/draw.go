@@ -24,6 +24,7 @@ func Job(seed uint64) *model.Job {
 		if _, err := answer.Of(j); err != nil {
 			continue // too large
 		}
+		d.slots(seed)
 		return j
 	}
 }

@@ -194,6 +194,8 @@ type Event struct {
 type Settings struct {
 	Protocol            string // fused
 	Parallelism, Groups int    // 1, 4
+	// Slots of each stream that can have some. If a stage of the job cannot, the job is refused, and runs without.
+	Slots int
 	// Milliseconds.
 	Commit, Flush, Snapshot, Trim int
 	CommitBytes, InFlight         int
@@ -211,13 +213,16 @@ type Fault struct {
 	// start, and it.
 	After int
 	// Stage and Task say which task fails, which stage is rescaled to how many tasks, less one, or which gets another
-	// grain: the task's if Task is 0; else clocks of keys, whose delay is the least one and (Task − 1) × 10 ms.
+	// grain: the task's if Task is 0; else clocks of keys, whose delay is the least one and (Task − 1) × 10 ms. Or which stage's
+	// routing table is replaced: by an empty one if Task is 0, else by one that is drawn from Task. With Owners its key groups
+	// are given owners, too, which are drawn as well.
 	Stage, Task int
+	Owners      bool
 	// Torn: of the write at which the process dies only a part is done.
 	Torn bool
 	// Point is where the process dies, when it comes there the After-th time.
 	Point string
-	// How the job continues after a Savepoint, in NewLog.
+	// How the job continues after a Savepoint, in NewLog; its slots stay.
 	Settings *Settings
 	NewLog   bool
 }
@@ -238,9 +243,10 @@ const (
 	Restore     FaultKind = "restore"      // Savepoint; another job begins from it, with other settings
 	Rescale     FaultKind = "rescale"      // key groups of a stage begin to move to other tasks
 	Switch      FaultKind = "switch"       // another grain of a stage that has AutoClocks is asked for
+	Reroute     FaultKind = "reroute"      // another routing table of a stage that has slots is asked for
 )
 
 // FaultKinds returns all of them.
 func FaultKinds() []FaultKind {
-	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore, Rescale, Switch}
+	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore, Rescale, Switch, Reroute}
 }
