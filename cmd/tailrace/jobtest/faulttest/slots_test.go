@@ -3,7 +3,9 @@ package faulttest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,7 +19,7 @@ import (
 )
 
 // Two tasks cannot share three key groups evenly. The leading manager places a part of one in a slot, or the next one does if it
-// is killed amid that; a worker is killed, too, and the rows are right.
+// is killed amid that; a worker is killed, too, and the rows are right. A job that begins from a savepoint has the table.
 var _ = Describe("a stage on workers has slots", func() {
 	for _, protocol := range []string{"fused", "marker"} {
 		It("under "+protocol, func() { world.Lasting(func(times int) { slotted(protocol, times) }) })
@@ -123,6 +125,23 @@ func slotted(protocol string, times int) {
 	worker := w.Runs(j, stage, 0)
 	w.Kill(worker)
 	w.Restart(worker)
-	w.Finish(j)
-	j.Right()
+	By("a savepoint, from which another job begins, with other tasks and the table")
+	w.Tailrace("job", "savepoint", j.Name, "one", "--stop")
+	b := *j
+	b.Name, b.Rate, b.Output = "b", 0, filepath.Join(w.Dir, "b", filepath.Base(j.Output))
+	b.More += " --parallelism 3 --from one"
+	written, err := os.ReadFile(j.Output)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Mkdir(filepath.Dir(b.Output), 0o755)).To(Succeed())
+	Expect(os.WriteFile(b.Output, written, 0o644)).To(Succeed())
+	without := b
+	without.More = strings.Replace(b.More, "--slots 4", "", 1)
+	out, err := w.ExecWith(without.Plan(), "job", "submit", "--wait", "-")
+	Expect(err).To(HaveOccurred())
+	Expect(out).To(MatchRegexp(`stage "lots": the routing table of the savepoint places state in its 4 slots, and it has none here; give the job as many \(--slots 4\)`))
+	out, err = w.ExecWith(b.Plan(), "job", "submit", "--wait", "-")
+	Expect(err).NotTo(HaveOccurred(), out)
+	Expect(w.Tailrace("job", "describe", b.Name)).To(MatchRegexp(`\nlots +4 +[1-4] +0 +none`))
+	b.More = j.More
+	b.Right()
 }
