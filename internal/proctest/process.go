@@ -110,6 +110,15 @@ func (c *Cluster) Kill(name string) {
 	}
 }
 
+// Died waits until a process has killed itself with SIGKILL. One that has ended otherwise fails the test.
+func (c *Cluster) Died(name string) {
+	p := c.take(name)
+	require.NotNil(c.t, p)
+	<-p.ended
+	ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	require.True(c.t, ok && ws.Signaled() && ws.Signal() == syscall.SIGKILL, "%s has ended (%v)", name, p.cmd.ProcessState)
+}
+
 // take removes a process from those that run.
 func (c *Cluster) take(name string) *process {
 	c.mu.Lock()

@@ -96,7 +96,7 @@ func managerKilledAt(of scaled, point crash.Point, protocol string, times int) {
 	w.Grown(j, 2000)
 	request := ask(w, j, of, 6)
 	Eventually(func() int { return w.PID("armed") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
-	w.Kill("armed") // it is no longer expected to run
+	w.Died("armed")
 	reached(w, j, of, request, 6)
 	reached(w, j, of, ask(w, j, of, 1), 1)
 	w.Finish(j)
@@ -123,7 +123,7 @@ func killedAt(of scaled, point crash.Point, protocol string, times int) {
 	}
 	request := ask(w, j, of, 6)
 	Eventually(func() int { return w.PID("w0") }, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
-	w.Kill("w0") // it is no longer expected to run
+	w.Died("w0")
 	w.Worker("w2")
 	reached(w, j, of, request, 6)
 	reached(w, j, of, ask(w, j, of, 1), 1)

@@ -80,7 +80,7 @@ func killedAmidRoute(point crash.Point, protocol string, times int) {
 		w.MustRun(j)
 		return w.PID(armed)
 	}, world.Patience, 10*time.Millisecond).Should(BeZero(), "it never came there")
-	w.Kill(armed) // it is no longer expected to run
+	w.Died(armed)
 	if !slices.Contains(routesManagersPoints, point) {
 		w.Worker("w2")
 	}
