@@ -71,6 +71,44 @@ func saved(t *testing.T, m *savepoint.Manifest) map[string][]route.Place {
 	return all
 }
 
+// amidTables makes a savepoint "one" of a job when it has read so many items, while its tables are replaced, and copies the rows before it.
+// It returns nil if the job has ended by then or has no row left to write.
+func amidTables(t *testing.T, kind string, seed uint64, at int, o tasks.Options, copied string) *savepoint.Manifest {
+	file := filepath.Join(t.TempDir(), "out")
+	first := tallies[kind](seed, file, 2)
+	log := mem.New(mem.Options{})
+	job, err := tasks.Start(t.Context(), log, first.plan(t), o)
+	require.NoError(t, err)
+	var tables sync.WaitGroup
+	tables.Go(func() {
+		rng := rand.New(rand.NewPCG(seed, 89))
+		for job.Reroute(t.Context(), aReroute(rng, job, first.stages[rng.IntN(len(first.stages))])) == nil {
+		}
+	})
+	for items(job, "keys") < at && !ended(job) {
+		runtime.Gosched()
+	}
+	m, err := job.Savepoint(t.Context(), "one", true)
+	if errors.Is(err, tasks.ErrEnded) {
+		require.NoError(t, job.Wait())
+		tables.Wait()
+		return nil
+	}
+	require.NoError(t, err)
+	require.Equal(t, savepoint.FormatSlots, m.Format)
+	require.ErrorIs(t, job.Wait(), tasks.ErrDrained)
+	tables.Wait()
+	p, _, err := logrecords.LastPlan(t.Context(), log, m.ID, m.At) // the next table may be in the log by now
+	require.NoError(t, err)
+	l := job.Layout()
+	require.Equal(t, tablesOf(t, l, func(stage int) (*route.Table, error) { return routing.TableOf(l, stage, p) }), saved(t, m))
+	upTo(t, m, file, copied)
+	if len(lines(t, copied)) == len(first.want) {
+		return nil
+	}
+	return m
+}
+
 // A savepoint is made while tables are replaced. Another job begins from it, in another log, with another parallelism and protocol: its
 // state is where its items go from the first one on. Its tables are replaced, too, and at last nothing is placed, over crashes.
 func TestReroutedOverSavepoints(t *testing.T) {
@@ -80,43 +118,24 @@ func TestReroutedOverSavepoints(t *testing.T) {
 		kind := kinds[int(seed/2)%len(kinds)]
 		t.Run(fmt.Sprint(seed, " ", kind), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			file, copied := filepath.Join(dir, "out"), filepath.Join(dir, "copied")
 			protocols := []string{"fused", "marker"}
 			o := tasks.Options{
 				Parallelism: 2 + rng.IntN(2), Groups: 8, Slots: 4, CommitInterval: time.Millisecond, Logger: quiet, Lead: 8 << 10, Protocol: protocols[seed%2],
-				TrimBytes: 1, TrimInterval: time.Millisecond, Checkpoints: storetest.NewMem(), SnapshotInterval: time.Millisecond,
+				TrimBytes: 1, TrimInterval: time.Millisecond, SnapshotInterval: time.Millisecond,
 			}
-			first, second := tallies[kind](seed, file, 2), tallies[kind](seed, copied, 2)
-			log := mem.New(mem.Options{})
-			job, err := tasks.Start(t.Context(), log, first.plan(t), o)
-			require.NoError(t, err)
-			var tables sync.WaitGroup
-			tables.Go(func() {
-				rng := rand.New(rand.NewPCG(seed, 89))
-				for job.Reroute(t.Context(), aReroute(rng, job, first.stages[rng.IntN(len(first.stages))])) == nil {
-				}
-			})
-			for at := 4000 + rng.IntN(20_000); items(job, "keys") < at && !ended(job); {
-				runtime.Gosched()
+			var copied string
+			var m *savepoint.Manifest
+			for at := 4000 + rng.IntN(20_000); m == nil; at /= 2 {
+				o.Checkpoints, copied = storetest.NewMem(), filepath.Join(t.TempDir(), "copied")
+				m = amidTables(t, kind, seed, at, o, copied)
 			}
-			m, err := job.Savepoint(t.Context(), "one", true)
-			require.NoError(t, err)
-			require.Equal(t, savepoint.FormatSlots, m.Format)
-			require.ErrorIs(t, job.Wait(), tasks.ErrDrained)
-			tables.Wait()
-			p, _, err := logrecords.LastPlan(t.Context(), log, m.ID, m.At) // the next table may be in the log by now
-			require.NoError(t, err)
-			l := job.Layout()
-			require.Equal(t, tablesOf(t, l, func(stage int) (*route.Table, error) { return routing.TableOf(l, stage, p) }), saved(t, m))
-			upTo(t, m, file, copied)
-			require.Less(t, len(lines(t, copied)), len(first.want), "there was nothing left to do")
+			second := tallies[kind](seed, copied, 2)
 
 			o.Name, o.From, o.Protocol, o.Parallelism = "second", "one", protocols[rng.IntN(2)], 1+rng.IntN(4)
 			if strings.HasPrefix(kind, "key") { // whose items come from one partition a task
 				o.Parallelism = 2 + rng.IntN(3)
 			}
-			log = mem.New(mem.Options{})
+			log := mem.New(mem.Options{})
 			overCrashes(t, rng, 12_000, func() *tasks.Job {
 				job, err := tasks.Start(t.Context(), log, second.plan(t), o)
 				require.NoError(t, err)
