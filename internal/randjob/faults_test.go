@@ -129,7 +129,7 @@ func (r *run) rescale(ctx context.Context, fault *model.Fault) {
 		others := rescale.Modes[1:]
 		ask.Mode = others[fault.After/4%len(others)].Name
 	}
-	r.rescales++
+	r.rescales.Add(1)
 	r.plans.Go(func() {
 		if _, err := job.Rescale(ctx, ask); err == nil {
 			r.rescaled.Add(1)

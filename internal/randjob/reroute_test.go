@@ -35,13 +35,12 @@ func init() {
 		if fault.Owners {
 			ask.Owners = owners(rng, &l.Stages[s])
 		}
-		rescaling := r.rescales > 0
 		r.plans.Go(func() {
 			switch err := job.Reroute(ctx, ask); {
 			case err == nil:
 				r.rerouted.Add(1)
 			case errors.Is(err, tasks.ErrEnded), errors.Is(err, rescale.ErrStageEnded), process.dead.Load():
-			case ask.Owners != nil && rescaling: // they may be those of another number of tasks
+			case ask.Owners != nil && r.rescales.Load() > 0: // they may be those of another number of tasks, also if it was asked for after the table
 			default:
 				r.odd.CompareAndSwap(nil, failure(Failed, "%v", err))
 			}

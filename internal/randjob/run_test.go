@@ -93,7 +93,7 @@ type run struct {
 	watching func()                  // ends watching the points of package crash
 	newLog   bool                    // the next life has another log
 	plans    sync.WaitGroup          // rescales, switches and tables that have been asked for
-	rescales int                     // that have been asked for
+	rescales atomic.Int64            // that have been asked for
 	rescaled atomic.Int64            // rescales that have reached their goal
 	switched atomic.Int64            // switches that are in the log
 	rerouted atomic.Int64            // tables that all tasks have adopted
@@ -403,7 +403,7 @@ func (r *run) status() string {
 // an earlier process has left may be given up only now: then the next run leaves everything.
 func (r *run) again(ctx context.Context) (f *Failure) {
 	r.plans.Wait() // one may be on its way to the log
-	for range 1 + min(r.rescales, 2) {
+	for range 1 + min(r.rescales.Load(), 2) {
 		if f = r.onceMore(ctx); f == nil {
 			return nil
 		}
