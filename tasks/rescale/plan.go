@@ -43,6 +43,11 @@ func (p *Plan) of(group int) *Move {
 	return nil
 }
 
+// gives reports whether the plan moves key groups to a task.
+func (p *Plan) gives(task int) bool {
+	return slices.ContainsFunc(p.Moves, func(m Move) bool { return m.To == task })
+}
+
 // Release is what a giver's marker says when it gives key groups away.
 type Release struct {
 	// Plan is the number of the plan with the move; From is the giver.

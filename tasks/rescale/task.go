@@ -127,8 +127,8 @@ type Readback struct {
 // New returns the part in rescaling of a new instance of task index, of a stage with that many key
 // groups. last is the newest marker of the task, nil if there is none. plans are the stage's plans
 // in the log below the place where the instance replaced its predecessor, in their order: all that
-// the log keeps, and if the task has no marker, from number 1 on or not below it. Further plans are
-// passed to Told.
+// the log keeps, and if the task has no marker, those from the one on that has made it a task: it is an error if
+// they are trimmed. Further plans are passed to Told.
 func New(index, groups int, last *Marker, plans []Plan) (*Task, []Effect, error) {
 	return newTask(index, groups, nil, last, plans)
 }
@@ -155,6 +155,9 @@ func newTask(index, groups int, of *outside, last *Marker, plans []Plan) (*Task,
 				last.Owned = append(last.Owned, g)
 			}
 		}
+	}
+	if last == nil && slices.Contains(plans[len(plans)-1].Owners, index) && !slices.ContainsFunc(plans, func(p Plan) bool { return p.gives(index) }) {
+		return nil, nil, fmt.Errorf("task %d has made no marker, and the log has no plan that gives it its key groups: the oldest is plan %d", index, plans[0].Number)
 	}
 	var effects []Effect
 	if last == nil || last.Left {

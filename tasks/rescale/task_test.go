@@ -69,6 +69,18 @@ func TestNewNeedsPlans(t *testing.T) {
 	require.EqualError(t, err, "task 3: the log has no plan")
 	_, _, err = New(3, 2, nil, []Plan{{Number: 4, Owners: []int{0}}})
 	require.EqualError(t, err, "task 3: plan 4 has 1 key groups, the stage has 2")
+	for _, begin := range []func(int, int, *Marker, []Plan) (*Task, []Effect, error){New, NewSource} {
+		later := []Plan{{Number: 2, LSN: 9, Tasks: 2, Owners: []int{0, 1}}, {Number: 3, LSN: 12, Tasks: 2, Owners: []int{0, 1}}}
+		_, _, err = begin(1, 2, nil, later)
+		require.EqualError(t, err, "task 1 has made no marker, and the log has no plan that gives it its key groups: the oldest is plan 2")
+		_, _, err = begin(1, 2, &Marker{Owned: []int{1}, Plan: 2}, later)
+		require.NoError(t, err)
+		_, _, err = begin(2, 2, nil, later)
+		require.NoError(t, err, "the next plan is to name it")
+		later[0].Moves = []Move{{From: 0, To: 1, Groups: []int{1}}}
+		_, _, err = begin(1, 2, nil, later)
+		require.NoError(t, err)
+	}
 }
 
 // At P the giver fires all timers up to the watermark of P before it releases: its receiver has

@@ -31,7 +31,8 @@ import (
 //	                                of a task that has ended: its last marker. Which change logs
 //	                                a task had is in its marker, too (Owned)
 //	transactions (protocol txn)     what its coordinator had written before its newest marker
-//	plans                           the newest one, once every task that reads them is behind it
+//	plans                           the newest one, once every task that reads them is behind it,
+//	                                and every task of a source has a marker
 //
 // A task belongs to a stage from the plan that names it until it has left; one without a marker may
 // read everything. While key groups of a stage are on their way (rescale.Unfinished), nothing of the
@@ -348,7 +349,8 @@ func Points(l *layout.Layout, of Marks, held Held) (points []Point) {
 			}
 			made.Before = max(made.Before, m.Checkpoint)
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
-			if len(spec.Inputs) > 0 && !spec.Sink && m.Low < plans.Before {
+			reads := len(spec.Inputs) > 0 && !spec.Sink && m.Low < plans.Before
+			if reads || len(spec.Inputs) == 0 && m.LSN == 0 { // a source begins by the plan that has made it a task
 				plans.Before, plans.Held = 0, name
 			}
 			if why := of.moving(s); why != "" {

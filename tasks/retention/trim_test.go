@@ -90,3 +90,34 @@ func TestTrimPoints(t *testing.T) {
 		})
 	}
 }
+
+// A plan is kept until the tasks that begin by it have made a marker: those that read it, and those of a source.
+func TestTrimPlans(t *testing.T) {
+	plan := &exec.Plan{
+		Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows"}},
+		Stages: []exec.StageSpec{
+			{Name: "source", Partitions: 2, Outputs: []int{0}},
+			{Name: "count", Inputs: []int{0}, Outputs: []int{1}},
+			{Name: "out", Inputs: []int{1}, Sink: true},
+		},
+	}
+	l, err := layout.New(plan, "j", 4, 2)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name          string
+		source, count Mark
+		want          string
+	}{
+		{"all are above", Mark{LSN: 50}, Mark{LSN: 70, Low: 60}, "60 the newest"},
+		{"a task has not read the newest", Mark{LSN: 50}, Mark{LSN: 70, Low: 59}, "0 count/1"},
+		{"a task has not started", Mark{LSN: 50}, Mark{}, "0 count/1"},
+		{"a task of a source has not started", Mark{}, Mark{LSN: 70, Low: 60}, "0 source/1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			of := Marks{Tasks: [][]Mark{{{LSN: 40}, c.source}, {{LSN: 80, Low: 75}, c.count}, {{}}}, Plan: 60, Rescaled: true}
+			points := Points(l, of, Held{})
+			p := points[slices.IndexFunc(points, func(p Point) bool { return p.What == "plans" })]
+			require.Equal(t, c.want, fmt.Sprint(p.Before, " ", p.Held))
+		})
+	}
+}
