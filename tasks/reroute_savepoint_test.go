@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/route"
@@ -167,11 +168,16 @@ func TestReroutedOverSavepoints(t *testing.T) {
 // stopped is a job in which stage by-key has counted some items, with these places, and that has stopped with a savepoint "one". It returns the
 // options for another one that begins from it, and its rows so far.
 func stopped(t *testing.T, w world, places []route.Place) (o tasks.Options, m *savepoint.Manifest, copied string) {
+	return stoppedOf(t, counts, w, places)
+}
+
+// stoppedOf is stopped for a plan.
+func stoppedOf(t *testing.T, plan func(*testing.T, string, operators.Source[int64]) *operators.Plan, w world, places []route.Place) (o tasks.Options, m *savepoint.Manifest, copied string) {
 	dir := t.TempDir()
 	file, copied := filepath.Join(dir, "out"), filepath.Join(dir, "copied")
 	o = tasks.Options{Parallelism: 2, Groups: 8, Slots: 4, CommitInterval: time.Millisecond, Logger: quiet, Checkpoints: storetest.NewMem()}
 	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 4000}
-	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), counts(t, file, g), o)
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan(t, file, g), o)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return items(job, "by-key") > 4000 }, time.Minute, time.Millisecond)
 	require.NoError(t, job.Reroute(t.Context(), tasks.Reroute{Stage: "by-key", Places: places}))
@@ -327,6 +333,14 @@ func (f *fleet) save(store checkpoint.Store, name string) *savepoint.Manifest {
 	maker, _, err := f.spec.Savepoint(f.t.Context(), f.log, store, f.id, name, number)
 	require.NoError(f.t, err)
 	require.NoError(f.t, maker.Copy(f.t.Context()))
+	f.drain(number)
+	m, err := maker.Finish(f.t.Context())
+	require.NoError(f.t, err)
+	return m
+}
+
+// drain stops all tasks for a savepoint.
+func (f *fleet) drain(number uint64) {
 	for i := range f.executors {
 		f.executors[i].Load().Drain(number)
 	}
@@ -342,9 +356,6 @@ func (f *fleet) save(store checkpoint.Store, name string) *savepoint.Manifest {
 			require.ErrorIs(f.t, h.Err(), tasks.ErrDrained, "task %v", k)
 		}
 	}
-	m, err := maker.Finish(f.t.Context())
-	require.NoError(f.t, err)
-	return m
 }
 
 // Tables of tasks in other processes are replaced, the last time by a process that ends amid it. The job stops with a savepoint, and

@@ -125,6 +125,9 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 		return nil, nil, err
 	}
 	j := s.savepoint(l, p)
+	if plan != nil {
+		j.Planned = plan.Number
+	}
 	for i := range j.Stages {
 		st := &j.Stages[i]
 		if st.Slots == 0 || plan == nil {

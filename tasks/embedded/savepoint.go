@@ -37,7 +37,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if err := j.adopted(ctx); err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
-	described, err := described(cfg)
+	described, err := described(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,12 @@ func (j *Job) adopted(ctx context.Context) error {
 
 // described returns the description of the job with its present tasks, owners and routing tables. While they do not
 // change, a key group may still be on its way; the tasks stop when none is.
-func described(cfg *runtime.Config) (savepoint.Job, error) {
+func described(ctx context.Context, cfg *runtime.Config) (savepoint.Job, error) {
 	d := cfg.Savepoint
+	var err error
+	if d.Planned, err = savepoint.Planned(ctx, cfg.Log, cfg.Layout.Job); err != nil {
+		return d, err
+	}
 	d.Stages = slices.Clone(d.Stages)
 	for s, st := range cfg.Present().Stages {
 		of := &d.Stages[s]

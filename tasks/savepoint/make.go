@@ -20,6 +20,8 @@ type Job struct {
 	Name, ID, Plan string
 	Settings       map[string]string
 	Stages         []JobStage
+	// Planned is the number of the plan that the tasks, owners and routing tables of Stages are those of, the newest one.
+	Planned uint64
 	// Started has, by stage, the routing tables that a job in the log began with; nil: it is not in the log, or no task has to begin
 	// any more.
 	Started [][]byte
@@ -60,6 +62,19 @@ type Maker struct {
 	number uint64
 	read   uint64
 	copied [][]sharedlog.LSN // by stage, key group: position of the copy
+}
+
+// Planned returns the number of the newest plan of a job in the log, for Job.Planned.
+func Planned(ctx context.Context, log sharedlog.Log, id string) (uint64, error) {
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p, _, err := records.LastPlan(ctx, log, id, tail)
+	if p == nil || err != nil {
+		return 0, err
+	}
+	return p.Number, nil
 }
 
 // New starts a savepoint; number is the one that the tasks stop for. New removes what an unfinished
@@ -186,6 +201,9 @@ func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) 
 		_, to := m.group(s.Name, g)
 		sources = append(sources, checkpoint.Source{Group: to, Tag: tag, Token: m.token})
 	}
+	if len(sources) == 0 { // it owns no key group: there is nothing to read, and so no position to wait for
+		return nil
+	}
 	at, err := m.changes(ctx, sources, tail)
 	if err != nil {
 		return err
@@ -304,6 +322,11 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	tail, err := m.log.Tail(ctx)
 	if err != nil {
 		return nil, err
+	}
+	// A process that was deposed, and does not know it, may have appended a plan. What that moves, between tasks or between key groups, is
+	// not where Stages say.
+	if n, err := Planned(ctx, m.log, m.job.ID); err != nil || n != m.job.Planned {
+		return nil, errors.Join(err, fmt.Errorf("savepoint %q: the newest plan of the job is %d, not %d: another process moves key groups, or replaces a routing table", m.name, n, m.job.Planned))
 	}
 	man := &Manifest{
 		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(), Format: 1,
