@@ -128,7 +128,7 @@ type Readback struct {
 // groups. last is the newest marker of the task, nil if there is none. plans are the stage's plans
 // in the log below the place where the instance replaced its predecessor, in their order: all that
 // the log keeps, and if the task has no marker, those from the one on that has made it a task: it is an error if
-// they are trimmed. Further plans are passed to Told.
+// they are trimmed. There may be none if the task has left. Further plans are passed to Told.
 func New(index, groups int, last *Marker, plans []Plan) (*Task, []Effect, error) {
 	return newTask(index, groups, nil, last, plans)
 }
@@ -140,7 +140,7 @@ func newTask(index, groups int, of *outside, last *Marker, plans []Plan) (*Task,
 		source: map[int]source{},
 		early:  map[int]uint64{}, due: map[int]uint64{}, follows: map[int]bool{},
 	}
-	if len(plans) == 0 {
+	if len(plans) == 0 && (last == nil || !last.Left) { // what it has left by may be trimmed
 		return nil, nil, fmt.Errorf("task %d: the log has no plan", index)
 	}
 	for i := range plans {

@@ -67,6 +67,10 @@ func TestCap(t *testing.T) {
 func TestNewNeedsPlans(t *testing.T) {
 	_, _, err := New(3, 2, nil, nil)
 	require.EqualError(t, err, "task 3: the log has no plan")
+	left, _, err := New(3, 1, &Marker{Plan: 4, Ended: true, Left: true}, nil)
+	require.NoError(t, err)
+	require.True(t, left.Silent())
+	require.False(t, left.Open(), "no plan names it again")
 	_, _, err = New(3, 2, nil, []Plan{{Number: 4, Owners: []int{0}}})
 	require.EqualError(t, err, "task 3: plan 4 has 1 key groups, the stage has 2")
 	for _, begin := range []func(int, int, *Marker, []Plan) (*Task, []Effect, error){New, NewSource} {
