@@ -133,18 +133,18 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 	return records
 }
 
-// takeChanges turns the net changes of all tables into one change record, behind the parts that
-// were appended before. One record suffices because only this task's successors read it, and they
-// own all of its key groups.
+// takeChanges turns the net changes of all tables into one change record, behind the parts that were appended before. One
+// record suffices because only this task's successors read it, and they own all of its key groups.
 func (t *task) takeChanges() ([]sharedlog.Record, error) {
 	clear(t.out.partGroups)
 	t.collectChanges()
 	if err := t.out.changes.Err(); err != nil {
 		return nil, t.tooLarge(err)
 	}
-	for _, g := range t.out.released {
-		t.out.partGroups[g] = true // what was appended before, and never committed, is void
+	for _, g := range t.out.decided {
+		t.out.partGroups[g] = true
 	}
+	t.out.decided = t.out.decided[:0]
 	if len(t.out.changes.Touched()) == 0 && len(t.out.partGroups) == 0 {
 		return nil, nil
 	}

@@ -223,8 +223,7 @@ func (e *Engine) Clean() bool { return e.t.clean() }
 // before, and never committed, is known to be void.
 func (e *Engine) Release(ctx context.Context, groups []int) (exec.GroupState, error) {
 	t := e.t
-	t.out.released = groups
-	defer func() { t.out.released = nil }()
+	t.out.decided = append(t.out.decided, groups...)
 	if err := e.Commit(ctx); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ type outputs struct {
 	flushed    int          // bytes of output flushed since the last commit
 	parts      bool         // some of it is a part of the next commit
 	partGroups map[int]bool // key groups of the parts of this commit's changes
-	released   []int        // key groups that the task gives away with this commit
+	decided    []int        // key groups whose change logs get this commit even if nothing changes: what is not committed there is void
 	marks      []exec.Mark
 	dead       int // index of the output for dead letters, -1: there is none
 	step       int // how many units the next call processes

@@ -221,7 +221,7 @@ func (t *task) grow(ctx context.Context, reached func(sharedlog.LSN)) (err error
 		return ctx.Err()
 	}
 	had := slices.Clone(t.snaps.warm.Had)
-	return t.changeLog(ctx, had, slices.Clone(t.snaps.warm.Below), 0, func(at sharedlog.LSN) {
+	return t.changeLog(ctx, t.cfg.Protocol.NewChangeLog(), had, slices.Clone(t.snaps.warm.Below), 0, func(at sharedlog.LSN) {
 		t.snaps.warm.Passed(had, at)
 		reached(at)
 	})
@@ -247,7 +247,7 @@ func (t *task) answer(ctx context.Context, a *standby.Ask) (taken []int, err err
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.Ctx, cancel)()
-	if err := t.changeLog(both, groups, from, a.At+1, func(at sharedlog.LSN) { t.snaps.warm.Passed(groups, at) }); err != nil {
+	if err := t.changeLog(both, t.cfg.Protocol.NewChangeLog(), groups, from, a.At+1, func(at sharedlog.LSN) { t.snaps.warm.Passed(groups, at) }); err != nil {
 		if a.Ctx.Err() != nil && ctx.Err() == nil {
 			return nil, nil // it was behind by too much
 		}

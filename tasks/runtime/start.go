@@ -32,8 +32,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime
 	shown.Owned.Store(int64(len(t.owned)))
 	t.times = timing.Times{CommitEvery: cfg.CommitInterval, FlushEvery: cfg.FlushInterval, Flushes: can.Flushes, Source: t.spec.Partitions > 0}
-	refused := func(err error) error { return Refused(err, t.inst.number) }
-	t.log = appends.Appender{Limit: cfg.InFlight, Status: shown, Resulted: t.resulted, Refused: refused}
+	t.log = appends.Appender{Limit: cfg.InFlight, Status: shown, Resulted: t.resulted, Refused: func(err error) error { return Refused(err, t.inst.number) }}
 	producers := make(map[uint32]uint32)
 	for _, stream := range t.spec.Inputs {
 		producers[uint32(stream)] = uint32(l.Streams[stream].Producer)

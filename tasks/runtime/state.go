@@ -141,27 +141,30 @@ func applyItem(tables []exec.StateTable, group int, it *envelope.Item) error {
 	return nil
 }
 
-// replay applies the change logs of key groups, each from its position, up to place, as far as they
-// are committed by the protocol's rules. Below place no group of a predecessor is still in flight,
-// and everything is decided.
+// replay applies the change logs of key groups, each from its position, up to place, as far as they are committed by the
+// protocol's rules. Below place no group of a predecessor is still in flight, and everything is decided.
 func (t *task) replay(ctx context.Context, groups []int, from []sharedlog.LSN, place sharedlog.LSN) error {
-	err := t.changeLog(ctx, groups, from, place, func(sharedlog.LSN) {})
+	changes := t.cfg.Protocol.NewChangeLog()
+	err := t.changeLog(ctx, changes, groups, from, place, func(sharedlog.LSN) {})
+	if changes.Low() < place { // a predecessor ended amid a commit; followers of the change logs wait for it, if nothing changes
+		t.out.decided = append(t.out.decided, groups...)
+	}
 	if errors.Is(err, sharedlog.ErrTrimmed) {
 		return fmt.Errorf("%w: what lies below is in a checkpoint store, up to LSN %d; this task found less (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshots)", err, t.snaps.named)
 	}
 	return err
 }
 
-// changeLog applies the change logs of key groups, each from its position, up to until (0: as they
+// changeLog applies, as changes says, the change logs of key groups, each from its position, up to until (0: as they
 // grow, until ctx ends), and calls reached with its progress.
-func (t *task) changeLog(ctx context.Context, groups []int, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
+func (t *task) changeLog(ctx context.Context, changes checkpoint.ChangeLog, groups []int, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
 	at := slices.Repeat([]sharedlog.LSN{never}, len(t.from))
 	var read []snapshot.Position
 	for i, g := range groups {
 		at[g] = from[i]
 		read = append(read, snapshot.Position{Tag: t.cfg.Layout.Stages[t.stage].Changes[g], From: from[i]})
 	}
-	return snapshot.Replay(ctx, t.cfg.Log, t.cfg.Protocol.NewChangeLog(), read, until, func(e *sharedlog.Entry) error {
+	return snapshot.Replay(ctx, t.cfg.Log, changes, read, until, func(e *sharedlog.Entry) error {
 		err := t.apply(e, at)
 		t.reached(observe.RecoveryReplaying)
 		return err

@@ -175,13 +175,13 @@ func (c *committer) add(ctx context.Context, number uint64, records []sharedlog.
 		if err != nil {
 			return err
 		}
-		sec, ok := in.Next()
-		if !ok {
-			continue
-		}
 		kind, err := envelope.KindOf(records[i].Data)
 		if err != nil {
 			return err
+		}
+		sec, ok := in.Next()
+		if !ok && kind == envelope.Data {
+			continue
 		}
 		p := part{of: txn.OfChanges}
 		if kind == envelope.Data {
