@@ -19,6 +19,9 @@
 // Jobs have slots (docs/adr/0067), and their faults tables that place parts of key groups and keys there, unless a stage
 // of theirs cannot have slots: then the engine refuses the job, and it runs without.
 //
+// Tasks of half of the jobs pause at steps that they reach (package observe): one starts after others have been rescaled and the log
+// was trimmed, say, or is about to adopt a table while key groups move.
+//
 // A seed is a job, its data and its faults. With the overlay of internal/sim/seeded, which
 // scripts/sim-jobs.sh uses, it is the interleaving of goroutines too, and a failure can be
 // repeated, unless the job keeps state in pebble: that works on files of the machine.

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/internal/crash/walk"
 	"tailrace.dev/tailrace/internal/randjob/answer"
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
@@ -57,6 +57,7 @@ type Played struct {
 	Faults      map[model.FaultKind]int
 	Points      map[string]int
 	Skipped     int // faults for which the job had ended too soon
+	Paused      int // pauses of tasks
 	Rescaled    int // rescales that have reached their goal in the life in which they began
 	Switched    int // switches of a grain that were made in the life in which they were asked for
 	Rerouted    int // routing tables that were adopted in the life in which they were asked for
@@ -97,6 +98,7 @@ type run struct {
 	rescaled atomic.Int64            // rescales that have reached their goal
 	switched atomic.Int64            // switches that are in the log
 	rerouted atomic.Int64            // tables that all tasks have adopted
+	paused   atomic.Int64            // pauses that tasks have made
 	odd      atomic.Pointer[Failure] // of a switch, or a table
 
 	played Played
@@ -121,7 +123,7 @@ func Run(ctx context.Context, j *model.Job, dir string) (Played, *Failure) {
 	}
 	f := r.run(ctx)
 	r.played.Rescaled, r.played.Switched, r.played.Rerouted = int(r.rescaled.Load()), int(r.switched.Load()), int(r.rerouted.Load())
-	r.played.Slots = r.settings.Slots
+	r.played.Slots, r.played.Paused = r.settings.Slots, int(r.paused.Load())
 	if f == nil {
 		f = r.odd.Load()
 	}
@@ -292,13 +294,13 @@ func (r *run) close() error {
 }
 
 // options are the job's, with the settings of now.
-func (r *run) options() tasks.Options {
+func (r *run) options(plan *operators.Plan) tasks.Options {
 	s := &r.settings
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	o := tasks.Options{
 		Name: fmt.Sprintf("random-%d", r.generation), Protocol: s.Protocol, Parallelism: max(s.Parallelism, 1), Groups: max(s.Groups, 1), Slots: s.Slots,
 		CommitInterval: ms(s.Commit), FlushInterval: ms(s.Flush), CommitBytes: s.CommitBytes, InFlight: s.InFlight, Lead: s.Lead,
-		Checkpoints: r.store, SnapshotInterval: ms(s.Snapshot), State: r.home, Standbys: s.Standbys, From: r.from, Observer: walk.Observe, Logger: quiet,
+		Checkpoints: r.store, SnapshotInterval: ms(s.Snapshot), State: r.home, Standbys: s.Standbys, From: r.from, Observer: r.observer(plan), Logger: quiet,
 	}
 	if s.Trim > 0 {
 		o.TrimBytes, o.TrimInterval = 1, ms(s.Trim)
@@ -311,10 +313,10 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.running, err = tasks.Start(ctx, r.log, plan, r.options())
+	r.running, err = tasks.Start(ctx, r.log, plan, r.options(plan))
 	if err != nil && r.settings.Slots > 0 && cannotHaveSlots(err) { // nothing of it is in the log
 		r.settings.Slots = 0
-		r.running, err = tasks.Start(ctx, r.log, plan, r.options())
+		r.running, err = tasks.Start(ctx, r.log, plan, r.options(plan))
 	}
 	return err
 }

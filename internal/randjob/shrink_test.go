@@ -46,6 +46,7 @@ func clone(j *model.Job) *model.Job {
 		}
 	}
 	c.Faults = slices.Clone(j.Faults)
+	c.Pauses = slices.Clone(j.Pauses)
 	return &c
 }
 
@@ -67,6 +68,10 @@ func (s *shrinking) try(change func(j *model.Job) bool) bool {
 }
 
 func (s *shrinking) faults() {
+	s.try(func(j *model.Job) bool { j.Pauses = nil; return true })
+	for i := len(s.best.Pauses) - 1; i >= 0; i-- {
+		s.try(func(j *model.Job) bool { j.Pauses = slices.Delete(j.Pauses, i, i+1); return true })
+	}
 	s.try(func(j *model.Job) bool { j.Faults = nil; return true })
 	s.try(func(j *model.Job) bool {
 		j.Faults = slices.DeleteFunc(j.Faults, func(f model.Fault) bool { return f.Kind == model.Reroute })

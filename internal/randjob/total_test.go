@@ -42,6 +42,7 @@ func (a *total) add(j *model.Job, p *Played) {
 	a.played.Rescaled += p.Rescaled
 	a.played.Switched += p.Switched
 	a.played.Rerouted += p.Rerouted
+	a.played.Paused += p.Paused
 	if j.Settings.Slots > 0 && p.Slots == 0 {
 		a.slots["refused"]++
 	} else if j.Settings.Slots > 0 {
@@ -84,7 +85,7 @@ func (a *total) add(j *model.Job, p *Played) {
 }
 
 func (a *total) log(t *testing.T) {
-	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal, %d grains switched, %d routing tables adopted", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled, a.played.Switched, a.played.Rerouted)
+	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped, %d rescales at their goal, %d grains switched, %d routing tables adopted, %d pauses", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped, a.played.Rescaled, a.played.Switched, a.played.Rerouted, a.played.Paused)
 	t.Log(counted("operators", a.ops))
 	t.Log(counted("keys", a.keys))
 	t.Log(counted("serdes", a.serdes))

@@ -15,6 +15,20 @@ func Observe(e observe.Event) { crash.Here(At(e.Step)) }
 // At returns the crash point of a step.
 func At(s observe.Step) crash.Point { return crash.Point(s) }
 
+// OfStarts returns the points of the start of a task, in one process, under each protocol.
+func OfStarts() []crash.Point {
+	return at(observe.RecoveryFenced, observe.RecoveryRestored, observe.RecoveryAnnounced)
+}
+
+// Locked reports whether the goroutine that reaches a point holds a lock that others wait for.
+func Locked(p crash.Point) bool {
+	return slices.Contains(at(
+		observe.TransactionTaken, observe.TransactionBegun, observe.TransactionAdded, observe.TransactionAppended,
+		observe.TransactionState, observe.TransactionPrepared, observe.TransactionSecond, observe.TransactionDone,
+		observe.CheckpointAttempt,
+	), p)
+}
+
 // OfCheckpoints returns the points of a job-wide checkpoint and of the return to one. A task of
 // another protocol never reaches them.
 func OfCheckpoints() []crash.Point {

@@ -25,6 +25,7 @@ func Job(seed uint64) *model.Job {
 			continue // too large
 		}
 		d.slots(seed)
+		d.pauses(seed)
 		return j
 	}
 }

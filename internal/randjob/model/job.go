@@ -10,6 +10,7 @@ type Job struct {
 	Hold     int64
 	Settings Settings
 	Faults   []Fault
+	Pauses   []Pause
 }
 
 // Op is a kind of node.
@@ -204,6 +205,14 @@ type Settings struct {
 	// where state lives (memory, pebble; "pebble, no memory": each table has next to none).
 	Fsync, Store, Home string
 	Standbys           int
+}
+
+// Pause makes a task wait MS milliseconds at a step of package observe, so many Times in each life of the process. Stage and Task do not
+// count at a step that no single task reaches.
+type Pause struct {
+	Point       string
+	Stage, Task int
+	MS, Times   int
 }
 
 // Fault is something that happens to a running job.
