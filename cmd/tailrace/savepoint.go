@@ -93,7 +93,7 @@ func newSavepointDelete() *cobra.Command {
 		Use: "delete NAME", Short: "Delete a savepoint; jobs that started from it do not need it",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("savepoint delete: which one? (tailrace savepoint list)")
+				return usagef("savepoint delete: which one? (tailrace savepoint list --checkpoints STORE)")
 			}
 			return nil
 		},

@@ -95,7 +95,7 @@ func (s *Store) Check(ctx context.Context) error {
 var ErrExists = errors.New("there is a job of that name")
 
 // ErrNone is in the errors about a job that does not exist.
-var ErrNone = errors.New("there is no such job")
+var ErrNone = errors.New("there is no such job (tailrace job list shows those that there are)")
 
 // Submit adds a job. Nothing of a deleted job of its name remains: a manager may have written its state once more.
 func (s *Store) Submit(ctx context.Context, j Job) error {

@@ -176,7 +176,7 @@ func Find(ctx context.Context, store checkpoint.Store, name string) (*Manifest, 
 		return nil
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("savepoint %q: %w (tailrace savepoint list shows those that there are)", name, ErrNone)
+		err = fmt.Errorf("savepoint %q: %w (tailrace savepoint list --checkpoints STORE shows those that there are)", name, ErrNone)
 	}
 	if err != nil {
 		return nil, err
