@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -162,7 +163,7 @@ func (m *Maker) group(stage string, g int) (from, to checkpoint.Group) {
 // change logs of a task's groups are trimmed at one place. A task that has ended needs no state any
 // more, and its change logs are gone.
 func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) error {
-	for i := range s.Tasks {
+	for i := range s.members() {
 		err := m.task(ctx, index, i, tail)
 		if err == nil {
 			continue
@@ -183,7 +184,7 @@ func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog
 // no change log has it.
 func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) error {
 	s := m.job.Stages[stage]
-	_, ok, err := m.marker(ctx, stage, s, index, tail)
+	mark, ok, err := m.marker(ctx, stage, s, index, tail)
 	if errors.Is(err, sharedlog.ErrTrimmed) { // since tail was read: there are newer ones
 		ok, err = true, nil
 	}
@@ -192,7 +193,7 @@ func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) 
 	}
 	var sources []checkpoint.Source
 	for g, tag := range s.Changes {
-		if s.Owner[g] != index {
+		if !s.has(index, mark, g) {
 			continue
 		}
 		if err := m.snapshot(ctx, s.Name, g); err != nil {
@@ -371,11 +372,14 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 	if s.Source {
 		st.Watermarks = make([]int64, len(s.Changes))
 	}
-	for i := range s.Tasks {
+	kept := make([]bool, len(s.Changes))
+	for i := range s.members() {
 		mark, ok, err := m.marker(ctx, index, s, i, tail)
 		switch {
 		case err != nil:
 			return nil, err
+		case i >= s.Tasks && (!ok || mark.Left):
+			continue
 		case !ok || mark.Drained != m.number && !mark.Ended:
 			return nil, fmt.Errorf("stage %q, task %d has not stopped", s.Name, i)
 		case s.Slots > 0 && mark.Adopted != s.Epoch && !mark.Ended: // its state is not where Routes says
@@ -383,16 +387,35 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 		}
 		st.Watermark = min(st.Watermark, mark.Watermark)
 		if s.Source {
-			for g, owner := range s.Owner {
-				if owner == i {
-					st.Watermarks[g] = mark.Watermark
-				}
+			for _, g := range mark.Owned {
+				st.Watermarks[g], kept[g] = mark.Watermark, true
 			}
 		}
 		st.Clock = max(st.Clock, mark.Clock)
 		st.Positions = append(st.Positions, mark.Positions)
 	}
+	if g := slices.Index(kept, false); s.Source && g >= 0 {
+		return nil, fmt.Errorf("stage %q: no task has stopped with partition %d", s.Name, g)
+	}
 	return st, nil
+}
+
+// members returns how many tasks of the stage may have something for a savepoint. A task of a source that has ended before a plan
+// takes its partitions keeps them (rescale.Unfinished), also if the stage has fewer tasks since.
+func (s *JobStage) members() int {
+	if s.Source {
+		return max(s.Tasks, len(s.Changes))
+	}
+	return s.Tasks
+}
+
+// has reports whether a task, whose newest marker is mark, nil: unknown, has a key group. Of the partitions of a source the marker says
+// so: what a plan moves from a task that has ended, or to one, stays where it is.
+func (s *JobStage) has(task int, mark *envelope.Marker, group int) bool {
+	if s.Source && mark != nil {
+		return slices.Contains(mark.Owned, group)
+	}
+	return s.Owner[group] == task
 }
 
 // marker returns a task's newest marker.
