@@ -326,8 +326,12 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	}
 	// A process that was deposed, and does not know it, may have appended a plan. What that moves, between tasks or between key groups, is
 	// not where Stages say.
-	if n, err := Planned(ctx, m.log, m.job.ID); err != nil || n != m.job.Planned {
-		return nil, errors.Join(err, fmt.Errorf("savepoint %q: the newest plan of the job is %d, not %d: another process moves key groups, or replaces a routing table", m.name, n, m.job.Planned))
+	n, err := Planned(ctx, m.log, m.job.ID)
+	if err == nil && n != m.job.Planned {
+		err = fmt.Errorf("the newest plan of the job is %d, not %d: another process moves key groups, or replaces a routing table", n, m.job.Planned)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", m.name, err)
 	}
 	man := &Manifest{
 		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(), Format: 1,
