@@ -34,8 +34,8 @@ func Counting[T any]() Aggregator[T, int64] {
 	}
 }
 
-// check sets the default serde and reports what is missing.
-func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
+// check sets the default serde and reports what is missing; items is the serde of what is folded.
+func (a *Aggregator[T, A]) check(j *Job, what string, items serde.Serde[T], merges bool) {
 	if a.Acc = item.Default(a.Acc); a.Acc == nil {
 		j.errorf("%s: the accumulator (%s) has no serde; set Acc of the aggregator", what, item.TypeName[A]())
 	}
@@ -44,6 +44,9 @@ func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 	}
 	if merges && a.Merge == nil {
 		j.errorf("%s: the aggregator has no Merge", what)
+	}
+	if a.Keeps && items == nil {
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 }
 
@@ -59,10 +62,7 @@ func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A], opts ...Option) Table[K, A] {
 	j := in.n.job
 	what := "aggregate of " + in.n.stage.find().name
-	agg.check(j, what, false)
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
-	}
+	agg.check(j, what, in.vals, false)
 	id := j.identify(in.n.stage, "aggregate", "")
 	if o := j.options(what, opts, "InOrder"); o.inOrder {
 		return aggregateInOrder(in, agg, id, o)

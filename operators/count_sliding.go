@@ -18,13 +18,10 @@ import (
 func AggregateLast[K comparable, T, A any](in KeyedStream[K, T], name string, size, slide int, agg Aggregator[T, A], opts ...Option) KeyedStream[K, Counted[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("sliding count windows %q", name)
-	agg.check(j, what, true)
+	agg.check(j, what, in.vals, true)
 	if size < 1 || slide < 1 {
 		j.errorf("%s: of %d items every %d", what, size, slide)
 		size, slide = 1, 1
-	}
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	o := j.options(what, opts, "InOrder")
 	j.claim("process function", name)

@@ -19,12 +19,9 @@ import (
 func AggregateEvery[K comparable, T, A any](in KeyedStream[K, T], name string, n int, agg Aggregator[T, A], opts ...Option) KeyedStream[K, Counted[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("count windows %q", name)
-	agg.check(j, what, false)
+	agg.check(j, what, in.vals, false)
 	if n < 1 {
 		j.errorf("%s: of %d items", what, n)
-	}
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	o := j.options(what, opts, "InOrder")
 	o.timeless = !o.inOrder

@@ -39,10 +39,7 @@ func GlobalParts[T any, K comparable, A any](in Flow[T], name string, keys serde
 	j := n.job
 	what := fmt.Sprintf("global merge %q", name)
 	keys = item.Keys(keys, "global merge", name, j.errorf)
-	agg.check(j, what, true)
-	if agg.Keeps && n.sd == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
-	}
+	agg.check(j, what, n.sd, true)
 	var sd serde.Serde[KV[K, Part[A]]]
 	var parts serde.Serde[Part[A]]
 	if agg.Acc != nil {
@@ -50,8 +47,10 @@ func GlobalParts[T any, K comparable, A any](in Flow[T], name string, keys serde
 		sd = item.KVSerde(keys, parts)
 	}
 	opID, id := j.nextID(), j.identify(n.stage, "merge", name)
-	out := link(n, name, sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
-		w := chain.NewKeyedWriter(c, stream, name, parts, keys)
+	o := route(opts)
+	by := routedBy[K](j, name, &o)
+	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
+		w := chain.NewKeyedWriter(c, stream, name, parts, keys, by)
 		return fold.GlobalMerge(c, opID, id.name, w, keys, agg.Acc, key, agg.Add, fold.Cloner(agg.Keeps, n.sd), changed)
 	})
 	return KeyedStream[K, Part[A]]{n: out, keys: keys, vals: parts}

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,7 +38,7 @@ type stage struct {
 	parts       int
 	parallelism int
 	sink        bool
-	ahead       bool // keys are in the key groups of KeyAhead, not of their hashes
+	base        string // what says which key group a key is in: baseAhead, or a RouteBy; "": its hash
 	appends     string
 	shapes      []string
 	grain       exec.Grain
@@ -118,7 +119,7 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 	a.inputs = append(a.inputs, b.inputs...)
 	a.outputs = append(a.outputs, b.outputs...)
 	a.roots = append(a.roots, b.roots...)
-	a.sink, a.ahead = a.sink || b.sink, a.ahead || b.ahead
+	a.sink, a.base = a.sink || b.sink, cmp.Or(a.base, b.base)
 	if a.grain.Kind == "" {
 		a.grain = b.grain // streams that have different ones do not meet (sameGrain)
 	}
@@ -146,14 +147,6 @@ func sameKeys[K any](j *Job, what string, keys ...serde.Serde[K]) {
 	}
 }
 
-// sameGroups records an error if two keyed streams that meet in one operator have a key in different
-// key groups.
-func (j *Job) sameGroups(what string, a, b *stage) {
-	if a.find().ahead != b.find().ahead {
-		j.errorf("%s: one of the streams that meet there is KeyAhead, and the other is not, so that equal keys would not meet: use KeyBy or KeyAhead for all", what)
-	}
-}
-
 // Plan cuts the job at its repartitions and returns the plan, or everything
 // that is wrong with the job, joined. The job must not be changed afterwards.
 func (j *Job) Plan() (*Plan, error) {
@@ -163,6 +156,7 @@ func (j *Job) Plan() (*Plan, error) {
 		p.Streams = append(p.Streams, s.spec)
 	}
 	sinks := 0
+	var stages []*stage // of p
 	for _, st := range j.stages {
 		if st.into != nil {
 			continue
@@ -187,14 +181,16 @@ func (j *Job) Plan() (*Plan, error) {
 		if st.sink {
 			sinks++
 		}
-		p.Stages = append(p.Stages, spec)
+		p.Stages, stages = append(p.Stages, spec), append(stages, st)
 	}
 	if sinks == 0 {
 		j.errorf("there is no sink: the job would never finish")
 	}
-	j.checkCycles()
+	if stream, into := p.Cycle(); stream >= 0 {
+		j.errorf("stream %q leads back into stage %q: repartition the join's other side under a name of its own", p.Streams[stream].Name, p.Stages[into].Name)
+	}
 	if len(j.errs) == 0 {
-		j.listTables(p)
+		j.listTables(p, stages)
 	}
 	if len(j.errs) > 0 {
 		return nil, errors.Join(j.errs...)
@@ -203,36 +199,20 @@ func (j *Job) Plan() (*Plan, error) {
 }
 
 // listTables builds a chain of each stage, which never runs, to find its state tables.
-func (j *Job) listTables(p *Plan) {
+func (j *Job) listTables(p *Plan, stages []*stage) {
 	for i := range p.Stages {
-		c, err := p.Stages[i].New(noRuntime{})
+		c, err := p.Stages[i].New(chain.NoRuntime{})
 		if err != nil {
 			j.errs = append(j.errs, fmt.Errorf("job %q: %w", j.name, err))
 			continue
 		}
 		for _, t := range c.Tables() {
-			spec := exec.TableSpec{Name: t.Name(), Type: t.(interface{ Describe() string }).Describe()}
+			spec := exec.TableSpec{Name: t.Name(), Type: t.(interface{ Describe() string }).Describe() + stages[i].routed()}
 			spec.Operator, spec.Kind = j.ownerOf(p.Stages[i].Name, spec.Name)
 			p.Stages[i].Tables = append(p.Stages[i].Tables, spec)
 		}
 	}
 }
-
-// noRuntime is the runtime of a chain that never runs.
-type noRuntime struct{}
-
-func (noRuntime) Task() (int, int)        { return 0, 1 }
-func (noRuntime) Groups() int             { return 1 }
-func (noRuntime) OutputGroups(int) int    { return 1 }
-func (noRuntime) Output(int) *exec.Output { return exec.NewOutput(1) }
-func (noRuntime) Now() int64              { return 0 }
-func (noRuntime) Random() uint64          { return 0 }
-func (noRuntime) Home(int) exec.Home      { return nil }
-func (noRuntime) Promises(int) []int64    { return nil }
-func (noRuntime) Late(int)                {}
-func (noRuntime) Fence() (f Fence)        { return f }
-func (noRuntime) Arrived(int64)           {}
-func (noRuntime) Count(string, int64)     {}
 
 // checkGroups checks that the inputs of each stage have the same partitioning.
 func (j *Job) checkGroups(st *stage) {
@@ -250,33 +230,4 @@ func groupCount(n int) string {
 		return "the job's setting"
 	}
 	return fmt.Sprintf("%d key groups", n)
-}
-
-// checkCycles checks that no stage feeds itself, as when a keyed stream is joined with something
-// computed from it behind another repartition.
-func (j *Job) checkCycles() {
-	const open, done = 1, 2
-	state := map[*stage]int{}
-	var visit func(st *stage) bool
-	visit = func(st *stage) bool {
-		switch state[st] {
-		case open:
-			return false
-		case done:
-			return true
-		}
-		state[st] = open
-		for _, s := range j.streams {
-			if s.from.find() == st && !visit(s.to.find()) {
-				j.errorf("stream %q leads back into stage %q: repartition the join's other side under a name of its own", s.spec.Name, s.to.find().name)
-				state[st] = done
-				return true
-			}
-		}
-		state[st] = done
-		return true
-	}
-	for _, st := range j.stages {
-		visit(st.find())
-	}
 }

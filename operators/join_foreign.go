@@ -44,14 +44,14 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 	}, Groups(right.n.stage.groups(j)))
 	refers := versionsOf(right)
 	refers.n.grain, refers.n.paths = there.n.grain, nil // the references come from many keys
-	met := process2(there, refers, name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
+	met := process2(there, refers, name+"-refs", sides{true, true}, func(x *Context[F, KV[K, join.Match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
 		c := &x.call
-		refs := join.NewReferrers(c, left.keys, left.vals, right.vals, func(l *L, r *R) (m match[L, R]) {
+		refs := join.NewReferrers(c, left.keys, left.vals, right.vals, func(l *L, r *R) (m join.Match[L, R]) {
 			if l != nil && (r != nil || all) {
-				m.some, m.l = true, *l
+				m.Some, m.Left = true, *l
 			}
 			if r != nil {
-				m.with, m.r = true, *r
+				m.With, m.Right = true, *r
 			}
 			return m
 		})
@@ -71,36 +71,36 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 			Timers: Timers{OnTime: refs.Emit},
 		}
 	})
-	var vals serde.Serde[match[L, R]]
+	var vals serde.Serde[join.Match[L, R]]
 	if left.vals != nil && right.vals != nil {
-		vals = matchSerde(left.vals, right.vals)
+		vals = join.MatchSerde(left.vals, right.vals)
 	}
-	back := rekey(met.n, name+"-back", left.keys, vals, route(opts), func(kv *KV[F, KV[K, match[L, R]]], key *K) *match[L, R] {
+	back := rekey(met.n, name+"-back", left.keys, vals, route(opts), func(kv *KV[F, KV[K, join.Match[L, R]]], key *K) *join.Match[L, R] {
 		*key = kv.Value.Key
 		return &kv.Value.Value
 	})
-	joined := processOne(back, j.identify(back.n.stage, "process", name), options{inOrder: true}, func(x *Context[K, Change[K, Out]]) Handler[match[L, R]] {
+	joined := processOne(back, j.identify(back.n.stage, "process", name), options{inOrder: true}, func(x *Context[K, Change[K, Out]]) Handler[join.Match[L, R]] {
 		c := &x.call
 		found := process.NewValue(c, "found", back.vals)
-		emit := func(m *match[L, R], t int64) {
-			ch := Change[K, Out]{Key: c.Key, Deleted: !m.some}
+		emit := func(m *join.Match[L, R], t int64) {
+			ch := Change[K, Out]{Key: c.Key, Deleted: !m.Some}
 			switch {
-			case m.some && m.with:
-				ch.Value = f(&c.Key, &m.l, &m.r)
-			case m.some:
-				ch.Value = f(&c.Key, &m.l, nil)
+			case m.Some && m.With:
+				ch.Value = f(&c.Key, &m.Left, &m.Right)
+			case m.Some:
+				ch.Value = f(&c.Key, &m.Left, nil)
 			}
 			c.Emit(ch, t)
 		}
-		return Handler[match[L, R]]{
+		return Handler[join.Match[L, R]]{
 			// An entry that has changed its reference gets answers from two places, of which the
 			// old one says that it is not there. At most one says that it is.
-			Item: func(m *match[L, R]) {
-				if m.some || found.Get() == nil {
+			Item: func(m *join.Match[L, R]) {
+				if m.Some || found.Get() == nil {
 					found.Put(m)
 				}
 			},
-			Late: func(m *match[L, R]) { emit(m, c.Time) },
+			Late: func(m *join.Match[L, R]) { emit(m, c.Time) },
 			Timers: Timers{OnTime: func(t int64) {
 				m := found.Get()
 				if m == nil {
@@ -133,16 +133,15 @@ func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K],
 	if vals != nil {
 		sd = item.KVSerde(keys, vals)
 	}
-	o.hashed = true
+	by := routedBy[K](n.job, name, &o)
+	o.hashed = by == nil
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
-		w := chain.NewKeyedWriter(c, stream, name, vals, keys)
-		var enc []byte
+		w := chain.NewKeyedWriter(c, stream, name, vals, keys, by)
 		var k K
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
 				v := split(&b.Items[i], &k)
-				enc = keys.Append(enc[:0], &k)
-				if err := w.PutKeyed(w.GroupOf(enc), enc, v, b.Times[i]); err != nil {
+				if err := w.Send(&k, v, b.Times[i]); err != nil {
 					return err
 				}
 			}
@@ -150,35 +149,4 @@ func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K],
 		}
 	})
 	return KeyedStream[K, V]{n: out, keys: keys, vals: vals}
-}
-
-// match is the answer to an entry that refers to another: it is not in the result, or has both
-// values, or only its own.
-type match[L, R any] struct {
-	some, with bool
-	l          L
-	r          R
-}
-
-func matchSerde[L, R any](ls serde.Serde[L], rs serde.Serde[R]) serde.Serde[match[L, R]] {
-	return serde.New("match of "+serde.NameOf(ls)+" and "+serde.NameOf(rs),
-		func(dst []byte, m *match[L, R]) []byte {
-			dst = serde.AppendBool(serde.AppendBool(dst, m.some), m.with)
-			if m.some {
-				dst = ls.Append(dst, &m.l)
-			}
-			if m.with {
-				dst = rs.Append(dst, &m.r)
-			}
-			return dst
-		},
-		func(r *serde.Reader, m *match[L, R]) {
-			*m = match[L, R]{some: r.Bool(), with: r.Bool()}
-			if m.some {
-				serde.Take(r, ls, &m.l)
-			}
-			if m.with {
-				serde.Take(r, rs, &m.r)
-			}
-		})
 }

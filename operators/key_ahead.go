@@ -35,7 +35,7 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 		j.errorf("KeyAhead in %q: there is no function that returns the partition of a key", name)
 	}
 	keys = item.Keys(keys, "KeyAhead in", name, j.errorf)
-	n.stage.find().ahead = true
+	n.stage.find().base = baseAhead
 	out := derive(in, nil, func(c *chain.Chain, next chain.Emit[KV[K, T]]) chain.Emit[T] {
 		c.Rekeyed()
 		out := chain.NewBuffer(c, next)

@@ -18,16 +18,16 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		sd = item.KVSerde(keys, n.sd)
 	}
 	o := route(opts)
-	o.keyed, o.hashed = true, true
+	o.keyed = true
+	by := routedBy[K](n.job, name, &o)
+	o.hashed = by == nil
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
-		w := chain.NewKeyedWriter(c, stream, name, n.sd, keys)
-		var enc []byte
+		w := chain.NewKeyedWriter(c, stream, name, n.sd, keys, by)
 		var k K // outside: in the loop it would escape, an allocation an item
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
 				k = key(&b.Items[i])
-				enc = keys.Append(enc[:0], &k)
-				if err := w.PutKeyed(w.GroupOf(enc), enc, &b.Items[i], b.Times[i]); err != nil {
+				if err := w.Send(&k, &b.Items[i], b.Times[i]); err != nil {
 					return err
 				}
 			}

@@ -23,9 +23,13 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	if o.sends.items != 0 || o.sends.at != nil {
 		j.errorf("stream %q: MergeItems and MergeAt are options of PreAggregate", name)
 	}
+	if o.router.of != nil {
+		j.errorf("stream %q: RouteBy is an option of what has a key: KeyBy, PreAggregate and GlobalMerge", name)
+	}
 	id := len(j.streams)
 	to := j.newStage(name)
-	to.parallelism = o.parallelism
+	to.parallelism, to.base = o.parallelism, o.base
+	o.typ += to.routed()
 	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Hashed: o.hashed, Forwards: o.forwards, Times: chain.TimesOf(name, sd)}, from: n.stage, to: to}
 	j.streams = append(j.streams, s)
 	from := n.stage.find()

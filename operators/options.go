@@ -17,6 +17,8 @@ type routeOptions struct {
 	typ              string
 	keyed            bool // it is a KeyBy or PreAggregate
 	hashed, forwards bool // StreamSpec
+	router           router
+	base             string // of the stage
 	grain            exec.Grain
 	byProducer       bool
 	bad              string

@@ -49,17 +49,16 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	j := n.job
 	what := fmt.Sprintf("pre-aggregation %q", name)
 	keys = item.Keys(keys, "pre-aggregation", name, j.errorf)
-	agg.check(j, what, true)
+	agg.check(j, what, n.sd, true)
 	win.check(j, what)
-	if agg.Keeps && n.sd == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
-	}
 	var sd serde.Serde[KV[K, Pane[A]]]
 	if agg.Acc != nil {
 		sd = item.KVSerde(keys, item.PaneSerde(agg.Acc))
 	}
 	o := route(opts)
-	o.keyed, o.hashed = true, true
+	o.keyed = true
+	by := routedBy[K](j, name, &o)
+	o.hashed = by == nil
 	opID := j.nextID()
 	sends := fold.Sends[T]{Items: o.sends.items}
 	if o.sends.at != nil {
@@ -74,7 +73,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	}
 	o.sends = sendOptions{}
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
-		w := chain.NewKeyedWriter(c, stream, name, item.PaneSerde(agg.Acc), keys)
+		w := chain.NewKeyedWriter(c, stream, name, item.PaneSerde(agg.Acc), keys, by)
 		return fold.PreAggregate(c, opID, w, keys, key, win.cut, agg.Add, fold.Cloner(agg.Keeps, n.sd), sends)
 	})
 	out.measure = chain.Measuring[K, Pane[A]](out.grain, func() func(*K) uint64 { return state.Hasher(keys) })

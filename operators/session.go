@@ -30,11 +30,8 @@ func aggregateSessions[K comparable, T, A any](in KeyedStream[K, T], name string
 ) KeyedStream[K, Windowed[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("sessions %q", name)
-	agg.check(j, what, true)
+	agg.check(j, what, in.vals, true)
 	o := windowed(j, what, opts)
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
-	}
 	gone := NewSide[fold.Span]("sessions that are gone")
 	out := Process(in, name, func(x *Context[K, Windowed[A]]) Handler[T] {
 		f := fold.Sessions[K, T, A]{

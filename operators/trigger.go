@@ -71,7 +71,7 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 	j := in.n.job
 	what := fmt.Sprintf("triggered windows %q", name)
 	o := j.options(what, opts, "Discarding")
-	agg.check(j, what, false)
+	agg.check(j, what, in.vals, false)
 	if !win.global {
 		win.check(j, what)
 	}
@@ -80,9 +80,6 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 		j.errorf("%s: %s", what, trigger.err)
 	case trigger == Trigger{}:
 		j.errorf("%s: no trigger given", what)
-	}
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	j.claim("process function", name)
 	o.inOrder = trigger.wall == 0

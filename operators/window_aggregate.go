@@ -22,10 +22,7 @@ import (
 func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows, agg Aggregator[T, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("%v windows of %q", win, in.n.stage.find().name)
-	agg.check(j, what, win.cut.Pane != win.cut.Size)
-	if agg.Keeps && in.vals == nil {
-		j.errorf("%s: items are kept and have no serde; give one with With", what)
-	}
+	agg.check(j, what, in.vals, win.cut.Pane != win.cut.Size)
 	return windowStage(in.n, in.keys, in.vals, win, agg, what, opts, func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, T]]) chain.Emit[KV[K, T]] {
 		return fold.Items(w, agg.Add, fold.Cloner(agg.Keeps, in.vals), lates)
 	})

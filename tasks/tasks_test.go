@@ -66,10 +66,15 @@ func (w world) plan(t *testing.T, file string) *operators.Plan {
 }
 
 func counts(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+	return countsBy(t, file, src)
+}
+
+// countsBy is counts with options of the keyed stream.
+func countsBy(t *testing.T, file string, src operators.Source[int64], opts ...operators.RouteOption) *operators.Plan {
 	job := operators.NewJob("counts")
 	keys := operators.FromSource(job, "keys", src, serde.Int64)
 	spread := operators.Rebalance(keys, "spread")
-	byKey := operators.KeyBy(spread, "by-key", serde.Int64, func(k *int64) int64 { return *k })
+	byKey := operators.KeyBy(spread, "by-key", serde.Int64, func(k *int64) int64 { return *k }, opts...)
 	counts := operators.CountWindows(byKey, operators.Tumbling(100*time.Millisecond))
 	operators.ToSink(counts, "out", operators.FileSink(file, func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
 		return fmt.Appendf(dst, "%d %d %d\n", c.Value.Start, c.Key, c.Value.Value)

@@ -44,6 +44,15 @@ func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row])
 	case n.Clocks > 0:
 		opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
 	}
+	if n.Routed {
+		opts = append(opts, operators.RouteBy("bytes", func(key *K, groups int) int {
+			sum := 0
+			for _, b := range k.sd.Append(nil, key) {
+				sum += int(b)
+			}
+			return sum % groups
+		}))
+	}
 	if n.Op == model.KeyBy {
 		return k.flow(operators.KeyBy(s, b.name, k.sd, key, opts...))
 	}

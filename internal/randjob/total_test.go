@@ -64,7 +64,7 @@ func (a *total) add(j *model.Job, p *Played) {
 		a.serdes[n.Serde]++
 		for what, is := range map[string]bool{
 			"ahead": n.Ahead, "global": n.Global, "partials sooner": n.Op == model.PreAggregate && n.Count+n.Point > 0,
-			"partials with clocks": n.Op == model.PreAggregate && n.Clocks != 0,
+			"partials with clocks": n.Op == model.PreAggregate && n.Clocks != 0, "RouteBy": n.Routed,
 		} {
 			if is {
 				a.exchanged[what]++

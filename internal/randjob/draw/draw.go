@@ -26,6 +26,7 @@ func Job(seed uint64) *model.Job {
 		}
 		d.slots(seed)
 		d.pauses(seed)
+		d.routed(seed)
 		return j
 	}
 }

@@ -35,7 +35,7 @@ const (
 	Pick      Op = "Pick"   // Out
 
 	// Stream → keyed stream.
-	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, ByProducer, Groups, Parallelism; Ahead: KeyAhead
+	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, ByProducer, Routed, Groups, Parallelism; Ahead: KeyAhead
 	// Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Count (MergeItems), Point (MergeAt), Clocks, Delay, ByProducer,
 	// Groups, Parallelism; with CombineWindows.
 	PreAggregate Op = "PreAggregate"
@@ -120,7 +120,8 @@ type Node struct {
 	Delay                              int64 // of clocks
 	ByProducer                         bool  // KeyClocks that follow each path of a key
 	Ahead, Global                      bool
-	Point                              int // N of a row that is a multiple of it; 0: none
+	Routed                             bool // RouteBy: the bytes of a key, and not its hash, name its key group
+	Point                              int  // N of a row that is a multiple of it; 0: none
 	Source                             *SourceData
 }
 

@@ -25,18 +25,11 @@ func NewWriter[T any](c *Chain, stream int, name string, sd serde.Serde[T]) Writ
 	return Writer[T]{name: name, out: c.output(stream), sd: sd, groups: c.outputGroups(stream)}
 }
 
-// NewKeyedWriter is NewWriter for items with keys of this serde.
-func NewKeyedWriter[T, K any](c *Chain, stream int, name string, sd serde.Serde[T], keys serde.Serde[K]) Writer[T] {
-	w := NewWriter(c, stream, name, sd)
-	w.show = shower(keys)
-	return w
-}
-
 // Groups returns the number of the stream's key groups, without slots.
 func (w *Writer[T]) Groups() int { return w.groups }
 
-// GroupOf returns the key group that items with an encoded key go to now.
-func (w *Writer[T]) GroupOf(key []byte) int {
+// groupOf returns the key group that items with an encoded key go to now, by its hash.
+func (w *Writer[T]) groupOf(key []byte) int {
 	hash := exec.HashKey(key)
 	if r := w.out.Router(); r != nil {
 		return r.Group(hash, key)
@@ -46,11 +39,11 @@ func (w *Writer[T]) GroupOf(key []byte) int {
 
 // Put writes an item without a key to a key group.
 func (w *Writer[T]) Put(group int, v *T, time int64) error {
-	return w.PutKeyed(group, nil, v, time)
+	return w.putKeyed(group, nil, v, time)
 }
 
-// PutKeyed is Put for a keyed item whose key is encoded already.
-func (w *Writer[T]) PutKeyed(group int, key []byte, v *T, time int64) error {
+// putKeyed is Put for a keyed item whose key is encoded already.
+func (w *Writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 	s := w.out.Section(group)
 	n, last := len(s.Data), s.Last
 	s.Data = serde.AppendInt64(s.Data, time-last) // overflow wraps around, and back when it is read

@@ -78,7 +78,7 @@ func groupedSerde[A any](acc serde.Serde[A]) serde.Serde[grouped[A]] {
 // has of the key when changed says so, at most once a commit, and at the end of the input. It returns what
 // receives the items.
 // acc is the serde of the accumulators; changed may be nil: what has got an item is written.
-func GlobalMerge[T any, K comparable, A any](c *chain.Chain, id int, name string, w chain.Writer[Part[A]], keys serde.Serde[K], acc serde.Serde[A], key func(v *T) K,
+func GlobalMerge[T any, K comparable, A any](c *chain.Chain, id int, name string, w chain.KeyedWriter[K, Part[A]], keys serde.Serde[K], acc serde.Serde[A], key func(v *T) K,
 	add func(acc *A, v *T, time int64), clone func(*T) (*T, error), changed func(old, now *A) bool,
 ) chain.Emit[T] {
 	g := &globalMergeOp[T, K, A]{
@@ -100,7 +100,7 @@ type globalMergeOp[T any, K comparable, A any] struct {
 	changed func(old, now *A) bool
 	state   *state.Map[K, grouped[A]]
 	held    []heldKey[K]
-	w       chain.Writer[Part[A]]
+	w       chain.KeyedWriter[K, Part[A]]
 	enc     []byte
 	part    Part[A]
 	own     K // a local one would escape into the table, an allocation an item
@@ -170,9 +170,8 @@ func (g *globalMergeOp[T, K, A]) write(h *heldKey[K], s *grouped[A], time int64)
 		}
 		s.known = true
 	}
-	g.enc = g.keys.Append(g.enc[:0], &h.key)
 	g.part = Part[A]{From: int64(h.group), Acc: s.acc}
-	return g.w.PutKeyed(g.w.GroupOf(g.enc), g.enc, &g.part, time)
+	return g.w.Send(&h.key, &g.part, time)
 }
 
 // Advance writes, at the end of the input, what changed has held back, in the order of the key groups and of

@@ -20,7 +20,7 @@ type Sends[T any] struct {
 
 // PreAggregate adds the operator that folds items before they are written, and returns what receives
 // them.
-func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Writer[item.Pane[A]], keys serde.Serde[K], key func(v *T) K, cut panes.Aligned,
+func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.KeyedWriter[K, item.Pane[A]], keys serde.Serde[K], key func(v *T) K, cut panes.Aligned,
 	add func(acc *A, v *T, time int64), clone func(*T) (*T, error), sends Sends[T],
 ) chain.Emit[T] {
 	p := &preAggregateOp[T, K, A]{
@@ -43,8 +43,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	mixed bool // parts are not in the order of their panes
 	folds int  // the items in parts
 	sends Sends[T]
-	w     chain.Writer[item.Pane[A]]
-	enc   []byte
+	w     chain.KeyedWriter[K, item.Pane[A]]
 	own   state.PaneKey[K] // a local one would escape into the serde, an allocation an item
 }
 
@@ -107,8 +106,7 @@ func (p *preAggregateOp[T, K, A]) Flush() error {
 	}
 	for i := range p.parts {
 		x := &p.parts[i]
-		p.enc = p.keys.Append(p.enc[:0], &x.key)
-		if err := p.w.PutKeyed(p.w.GroupOf(p.enc), p.enc, &x.pane, x.time); err != nil {
+		if err := p.w.Send(&x.key, &x.pane, x.time); err != nil {
 			return err
 		}
 	}
