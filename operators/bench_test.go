@@ -166,3 +166,22 @@ func BenchmarkPreAggregate(b *testing.B) {
 		operators.ToSink(operators.CombineWindows(panes), "out", nothing[operators.KV[int64, operators.Windowed[int64]]]())
 	})
 }
+
+// BenchmarkSkewed: decode, count by key before a repartition: half of the items have one key, the others a key of their own.
+func BenchmarkSkewed(b *testing.B) {
+	type in = operators.KV[int64, bid]
+	key := func(kv *in) int64 { return kv.Value.Bidder * (kv.Value.Bidder % 2) }
+	b.Run("keyby", func(b *testing.B) {
+		benchStage(b, func(in operators.KeyedStream[int64, bid]) {
+			operators.ToSink(operators.Count(operators.KeyBy(in, "keys", serde.Int64, key)), "out", nothing[operators.Change[int64, int64]]())
+		})
+	})
+	for name, opts := range map[string][]operators.RouteOption{"local": nil, "hot": {operators.Hot()}} {
+		b.Run(name, func(b *testing.B) {
+			benchStage(b, func(s operators.KeyedStream[int64, bid]) {
+				panes := operators.PreAggregate(s, "panes", serde.Int64, key, operators.Tumbling(10*time.Second), operators.Counting[in](), opts...)
+				operators.ToSink(operators.CombineWindows(panes), "out", nothing[operators.KV[int64, operators.Windowed[int64]]]())
+			})
+		})
+	}
+}

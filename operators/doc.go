@@ -54,5 +54,5 @@
 // A state table is named after its operator (see KeyedStream.Uid), so that a job finds its state
 // again when it resumes under another plan; exec.StageSpec.Tables lists the tables.
 //
-// The key group of a key is exec.GroupOf(exec.HashKey(key bytes), groups).
+// The key group of a key is exec.GroupOf(exec.HashKey(key bytes), groups), unless RouteBy names it.
 package operators

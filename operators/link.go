@@ -20,8 +20,8 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	if o.groups < 0 || o.parallelism < 0 {
 		j.errorf("stream %q: negative key groups or parallelism", name)
 	}
-	if o.sends.items != 0 || o.sends.at != nil {
-		j.errorf("stream %q: MergeItems and MergeAt are options of PreAggregate", name)
+	if o.sends != (sendOptions{}) {
+		j.errorf("stream %q: MergeItems, MergeAt and Hot are options of PreAggregate", name)
 	}
 	if o.router.of != nil {
 		j.errorf("stream %q: RouteBy is an option of what has a key: KeyBy, PreAggregate and GlobalMerge", name)

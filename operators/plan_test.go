@@ -119,14 +119,14 @@ func TestForgottenSerdes(t *testing.T) {
 func TestSourceOptions(t *testing.T) {
 	for name, o := range map[string]operators.RouteOption{
 		"grain": operators.WatermarkPer(operators.Key, time.Second), "no grain": operators.WatermarkPer(operators.Grain{}, 0), "items": operators.MergeItems(3),
-		"at": operators.MergeAt(func(*hit) bool { return true }), "parallelism": operators.Parallelism(-1),
+		"at": operators.MergeAt(func(*hit) bool { return true }), "hot": operators.Hot(), "by producer": operators.ByProducer(), "route": byLength(), "parallelism": operators.Parallelism(-1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := operators.NewJob("j")
 			src := operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde, o)
 			operators.ToSink(src, "out", optest.Collect(func(h *hit) hit { return *h }))
 			_, err := job.Plan()
-			require.ErrorContains(t, err, `source "src": its only option is Parallelism, at least 1; give WatermarkPer to KeyBy`)
+			require.ErrorContains(t, err, `source "src": its only option is Parallelism, at least 1; give WatermarkPer, ByProducer and RouteBy to KeyBy`)
 		})
 	}
 }

@@ -20,10 +20,11 @@ type PaneStream[K comparable, A any] struct {
 	agg  Aggregator[struct{}, A]
 }
 
-// sendOptions are MergeItems and MergeAt; at is a func(*T) bool.
+// sendOptions are MergeItems, MergeAt and Hot; at is a func(*T) bool.
 type sendOptions struct {
 	items int
 	at    any
+	hot   bool
 }
 
 // MergeItems is an option of PreAggregate: a task emits its partial results after every n items too,
@@ -38,12 +39,18 @@ func MergeAt[T any](point func(v *T) bool) RouteOption {
 	return func(o *routeOptions) { o.sends.at = point }
 }
 
+// Hot is an option of PreAggregate: only frequent keys are folded, those with more than 1/1000 of the items since the last
+// partial results were emitted. The items of others leave one by one, as partial results of their own, and take no memory. It is
+// for streams in which few keys are frequent and many are rare: the hot ones cannot fill one task, and the others cost
+// about what they cost behind KeyBy. Results are the same (Trilink §4.3).
+func Hot() RouteOption { return func(o *routeOptions) { o.sends.hot = true } }
+
 // PreAggregate is KeyBy followed by windows, with the first half of the folding done before the
 // repartition: instead of items it sends one partial result for each key, pane and commit. It is
 // worthwhile if many items of a commit share a key, and it prevents that a single hot key (the one
 // window of a global maximum) is all of one task's work. The partial results are in memory between
 // two commits and are not state: they are emitted before each commit, in the order of their panes.
-// MergeItems and MergeAt emit them sooner (Trilink §4.3, Local Merge).
+// MergeItems and MergeAt emit them sooner; with Hot those of rare keys are emitted at once (Trilink §4.3, Local Merge).
 func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, win Windows, agg Aggregator[T, A], opts ...RouteOption) PaneStream[K, A] {
 	n := in.flow()
 	j := n.job
@@ -60,7 +67,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	by := routedBy[K](j, name, &o)
 	o.hashed = by == nil
 	opID := j.nextID()
-	sends := fold.Sends[T]{Items: o.sends.items}
+	sends := fold.Sends[T]{Items: o.sends.items, Hot: o.sends.hot}
 	if o.sends.at != nil {
 		at, ok := o.sends.at.(func(*T) bool)
 		if !ok {

@@ -47,6 +47,23 @@ func TestMergeTriggers(t *testing.T) {
 	require.Equal(t, []string{"a 10: 2", "b 20: 8", "a 30: 1", "b 30: 4", "b 10: 16", "a 30: 32"}, partials(t, scattered, 1000, point))
 }
 
+// With Hot the items of a key leave one by one until the key is frequent; then they are folded, until a commit or a point.
+func TestHot(t *testing.T) {
+	var items []optest.Timed[hit]
+	for i := range int64(9) {
+		items = append(items, optest.At(i, hit{"often", i}))
+	}
+	items = append(items, optest.At(8, hit{"rare", 1}), optest.At(15, hit{"often", 30}), optest.At(9, hit{"often", 40}))
+	var alone []string
+	for i := range 8 {
+		alone = append(alone, fmt.Sprint("often 10: ", i))
+	}
+	require.Equal(t, append(alone, "rare 10: 1", "often 10: 48", "often 20: 30"), partials(t, items, 1000, operators.Hot()))
+	point := operators.MergeAt(func(h *hit) bool { return h.Key == "rare" })
+	require.Equal(t, append(alone, "rare 10: 1", "often 10: 8", "often 20: 30", "often 10: 40"), partials(t, items, 1000, operators.Hot(), point))
+	require.Equal(t, append(alone, "often 10: 8", "rare 10: 1", "often 20: 30", "often 10: 40"), partials(t, items, 1, operators.Hot()), "a commit begins from nothing")
+}
+
 func TestMergeTriggersAreChecked(t *testing.T) {
 	plan := func(build func(operators.Stream[hit])) error {
 		job := operators.NewJob("bad")
@@ -62,5 +79,7 @@ func TestMergeTriggersAreChecked(t *testing.T) {
 	require.ErrorContains(t, plan(pre(operators.MergeItems(-1))), "MergeItems(-1) is negative")
 	require.ErrorContains(t, plan(pre(operators.MergeAt(func(*int) bool { return true }))), "MergeAt has a func(*int) bool for items that are operators_test.hit")
 	require.ErrorContains(t, plan(func(in operators.Stream[hit]) { operators.KeyBy(in, "k", serde.String, byKey, operators.MergeItems(3)) }),
-		`stream "k": MergeItems and MergeAt are options of PreAggregate`)
+		`stream "k": MergeItems, MergeAt and Hot are options of PreAggregate`)
+	require.ErrorContains(t, plan(func(in operators.Stream[hit]) { operators.Rebalance(in, "k", operators.Hot()) }),
+		`stream "k": MergeItems, MergeAt and Hot are options of PreAggregate`)
 }

@@ -15,8 +15,8 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 	if o.groups != 0 {
 		j.errorf("source %q: its key groups are its partitions and cannot be set", name)
 	}
-	if o.bad != "" || o.grain.Kind != "" || o.sends.items != 0 || o.sends.at != nil || o.parallelism < 0 {
-		j.errorf("source %q: its only option is Parallelism, at least 1; give WatermarkPer to KeyBy or PreAggregate, MergeItems and MergeAt to PreAggregate", name)
+	if o.bad != "" || o.grain.Kind != "" || o.byProducer || o.sends != (sendOptions{}) || o.router.of != nil || o.parallelism < 0 {
+		j.errorf("source %q: its only option is Parallelism, at least 1; give WatermarkPer, ByProducer and RouteBy to KeyBy or PreAggregate, MergeItems, MergeAt and Hot to PreAggregate", name)
 	}
 	st.parts, st.parallelism = src.Partitions(), o.parallelism
 	if st.parts < 1 {

@@ -111,9 +111,12 @@ func TestWindows(t *testing.T) {
 		src := operators.FromSource(job, "src", optest.Items(disorder, a, b), hitSerde)
 		win := operators.Sliding(time.Duration(size)*time.Millisecond, time.Duration(slide)*time.Millisecond)
 		var ks operators.KeyedStream[string, operators.Windowed[int64]]
-		if rapid.Bool().Draw(t, "pre-aggregate") {
+		switch rapid.SampledFrom([]string{"keyby", "local", "hot"}).Draw(t, "exchange") {
+		case "local":
 			ks = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, win, summing()))
-		} else {
+		case "hot":
+			ks = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, win, summing(), operators.Hot()))
+		default:
 			ks = operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), win, summing())
 		}
 		rows, report, err := rowsOf(ks, job, drawOptions(t))

@@ -18,7 +18,7 @@ import (
 // point's mean height fell by too much from a window to the next one, or since the beginning.
 var bridge = &Workload{
 	Name: "bridge", Title: "points of a bridge's crown that sink",
-	Options: []*Option{sensors, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer},
+	Options: []*Option{sensors, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, partitioner},
 	Plan:    bridgePlan, Answer: bridgeAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },
 }
@@ -118,7 +118,7 @@ func bridgePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error)
 	}
 	job := operators.NewJob("bridge")
 	events := query.Begin(job, src, bridgeSerde, p.Logged)
-	byPoint := operators.KeyBy(events.With(bridgeByPoint), "points", serde.Int64, func(v *bridgeHeight) int64 { return v.Point }, p.clocks(in)...)
+	byPoint := operators.KeyBy(events.With(bridgeByPoint), "points", serde.Int64, func(v *bridgeHeight) int64 { return v.Point }, p.route(in)...)
 	size := p.duration(window, bridgeWindow)
 	means := operators.AggregateWindows(byPoint, operators.Sliding(size, size/bridgeSlides), operators.Aggregator[bridgeHeight, bridgeMean]{
 		Add:   func(acc *bridgeMean, v *bridgeHeight, _ int64) { acc.Sum, acc.N = acc.Sum+v.Micrometres, acc.N+1 },

@@ -18,7 +18,7 @@ import (
 // that occurred four times produces a row, so the rows show what a crash loses or counts twice.
 var count = &Workload{
 	Name: "count", Former: 9, Title: "events by key, with any number of keys",
-	Options: []*Option{countKeys, keyWeights, drift, exchange}, Plan: countPlan, Answer: countAnswer,
+	Options: []*Option{countKeys, keyWeights, drift, exchange, partitioner}, Plan: countPlan, Answer: countAnswer,
 }
 
 var countKeys = &Option{
@@ -71,9 +71,9 @@ func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) 
 	keys := operators.Map(events, func(r *event.Raw) int64 { return key(*r) }).With(serde.Int64)
 	var all operators.KeyedStream[int64, query.Counted]
 	if p.Value(exchange) == "global" {
-		all = countMerged(keys)
+		all = countMerged(keys, p.partitioned())
 	} else {
-		byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })
+		byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k }, p.partitioned()...)
 		all = operators.Process(byKey, "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
 			n := operators.NewValue[int64](c, "n", serde.Int64)
 			return operators.Handler[int64]{Item: func(*int64) {
@@ -91,9 +91,9 @@ func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) 
 
 // countMerged merges what the partitions have counted. What a partition has beyond often decides
 // nothing, and so it is not sent.
-func countMerged(keys operators.Stream[int64]) operators.KeyedStream[int64, query.Counted] {
+func countMerged(keys operators.Stream[int64], opts []operators.RouteOption) operators.KeyedStream[int64, query.Counted] {
 	counts := operators.GlobalMerge(keys, "keys", serde.Int64, func(k *int64) int64 { return *k }, operators.Counting[int64](),
-		func(old, _ *int64) bool { return *old < often })
+		func(old, _ *int64) bool { return *old < often }, opts...)
 	return operators.Process(operators.AsStream(counts), "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
 		emitted := operators.NewValue(c, "emitted", serde.Unit)
 		return operators.Handler[int64]{Item: func(n *int64) {

@@ -18,7 +18,7 @@ import (
 // and no key's items are out of order.
 var kw = &Workload{
 	Name: "kw", Title: "sums by key and window; the clock of one of three sources is slow",
-	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems, itemCost},
+	Options: []*Option{sensors, skew, disorderShare, window, lateness, late, aggregate, keyIDs, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems, partitioner, itemCost},
 	Plan:    kwPlan, Answer: kwAnswer,
 	KeyFields: 2, // a late item replaces its window's row
 	Delay: func(p *Params, events generator.Config) time.Duration {

@@ -20,7 +20,7 @@ import (
 // wrong by an amount of its own.
 var lvd = &Workload{
 	Name: "lvd", Title: "low voltage, by sensor",
-	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems},
+	Options: []*Option{sensors, skew, window, keyIDs, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems, partitioner},
 	Plan:    lvdPlan, Answer: lvdAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration {
 		return 2*lvdMost*p.duration(skew, lvdSkew) + p.duration(lag, 0) + events.Disorder

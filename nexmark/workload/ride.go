@@ -19,7 +19,7 @@ import (
 // with two items, so it shows whether the state of keys that are silent is released.
 var ride = &Workload{
 	Name: "ride", Title: "rides that last too long",
-	Options: []*Option{window, partitionBy, lag, lagFrom, grain, keyDelay, byProducer},
+	Options: []*Option{window, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, partitioner},
 	Plan:    ridePlan, Answer: rideAnswer,
 	Delay: func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },
 }
@@ -114,7 +114,7 @@ func ridePlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	limit := p.duration(window, rideLimit).Milliseconds()
 	job := operators.NewJob("ride")
 	events := query.Begin(job, src, rideSerde, p.Logged)
-	byRide := operators.KeyBy(events.With(rideByRide), "rides", serde.Int64, func(v *rideEvent) int64 { return v.Ride }, p.clocks(in)...)
+	byRide := operators.KeyBy(events.With(rideByRide), "rides", serde.Int64, func(v *rideEvent) int64 { return v.Ride }, p.route(in)...)
 	long := operators.Process(byRide, "long", func(c *operators.Context[int64, rideRow]) operators.Handler[rideEvent] {
 		open := operators.NewValue(c, "open", rideOpenSerde)
 		return operators.Handler[rideEvent]{

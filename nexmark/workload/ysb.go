@@ -18,7 +18,7 @@ import (
 // campaign has is a table that the seed makes.
 var ysb = &Workload{
 	Name: "ysb", Title: "views of campaigns by window (Yahoo Streaming Benchmark)",
-	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems},
+	Options: []*Option{sensors, window, keyWeights, drift, partitionBy, lag, lagFrom, grain, keyDelay, byProducer, exchange, mergeItems, partitioner},
 	Plan:    ysbPlan, Answer: ysbAnswer,
 	Revises: true,
 	Delay:   func(p *Params, events generator.Config) time.Duration { return p.duration(lag, 0) + events.Disorder },

@@ -23,9 +23,9 @@ func TestRouter(t *testing.T) {
 	out := exec.NewOutput(6)
 	w := Writer[int64]{out: out, groups: 4}
 	a, b := exec.GroupOf(exec.HashKey([]byte("a")), 4), exec.GroupOf(exec.HashKey([]byte("b")), 4)
-	require.Equal(t, []int{a, b}, []int{w.groupOf([]byte("a")), w.GroupOf([]byte("b"))})
+	require.Equal(t, []int{a, b}, []int{w.groupOf([]byte("a")), w.groupOf([]byte("b"))})
 	out.Route(toSlot{"a"})
-	require.Equal(t, []int{5, b}, []int{w.groupOf([]byte("a")), w.GroupOf([]byte("b"))})
+	require.Equal(t, []int{5, b}, []int{w.groupOf([]byte("a")), w.groupOf([]byte("b"))})
 	out.Route(nil)
 	require.Equal(t, a, w.groupOf([]byte("a")))
 }

@@ -14,8 +14,9 @@ import (
 
 // Sends says when partial results are sent, besides before each commit.
 type Sends[T any] struct {
-	Items int             // after so many items; 0: no such number
+	Items int             // after so many items that were folded; 0: no such number
 	At    func(v *T) bool // after an item that it reports true for; nil: none
+	Hot   bool            // at once those of keys that are rare, which are not folded
 }
 
 // PreAggregate adds the operator that folds items before they are written, and returns what receives
@@ -26,6 +27,9 @@ func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Ke
 	p := &preAggregateOp[T, K, A]{
 		key: key, keys: keys, add: add, clone: clone, cut: cut, w: w, sends: sends,
 		index: index.New[state.PaneKey[K], int](1, state.Hasher(state.PaneKeys(keys))),
+	}
+	if sends.Hot {
+		p.hot, p.hash = new(hot), state.Hasher(keys)
 	}
 	c.Add(id, p)
 	return p.receive
@@ -45,6 +49,10 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	sends Sends[T]
 	w     chain.KeyedWriter[K, item.Pane[A]]
 	own   state.PaneKey[K] // a local one would escape into the serde, an allocation an item
+
+	hot  *hot // nil: all keys are folded
+	hash func(*K) uint64
+	one  item.Pane[A]
 }
 
 type partial[K comparable, A any] struct {
@@ -60,6 +68,12 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 			p.pane = p.cut.PaneOf(t)
 		}
 		p.own = state.PaneKey[K]{Key: p.key(v), Pane: p.pane}
+		if p.hot != nil && !p.hot.add(p.hash(&p.own.Key)) {
+			if err := p.pass(v, t); err != nil {
+				return err
+			}
+			continue
+		}
 		at := len(p.parts)
 		if e := p.index.Find(0, &p.own); e != nil {
 			at = e.V
@@ -95,6 +109,20 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 	return nil
 }
 
+// pass sends an item as a partial result of its own.
+func (p *preAggregateOp[T, K, A]) pass(v *T, t int64) error {
+	point := p.sends.At != nil && p.sends.At(v)
+	p.one = item.Pane[A]{End: p.pane}
+	p.add(&p.one.Acc, v, t)
+	if err := p.w.Send(&p.own.Key, &p.one, t); err != nil {
+		return err
+	}
+	if point {
+		return p.Flush()
+	}
+	return nil
+}
+
 func (p *preAggregateOp[T, K, A]) Holds() {}
 
 // Flush sends the partial results in the order of their panes, and those of a pane in the order of
@@ -114,5 +142,8 @@ func (p *preAggregateOp[T, K, A]) Flush() error {
 	p.parts = p.parts[:0]
 	p.mixed, p.folds = false, 0
 	p.index.Reset()
+	if p.hot != nil {
+		*p.hot = hot{}
+	}
 	return nil
 }
