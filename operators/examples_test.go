@@ -235,6 +235,34 @@ func ExampleMergeItems() {
 	// bob until 40: 1
 }
 
+func ExampleHot() {
+	job := operators.NewJob("hot keys")
+	var views []optest.Timed[hit]
+	for i := range int64(100) {
+		views = append(views, optest.At(i, hit{"front page", 1}))
+	}
+	views = append(views, optest.At(50, hit{"imprint", 1}))
+	in := operators.FromSource(job, "views", optest.Items(100, views), hitSerde)
+	panes := operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(time.Second), operators.Counting[hit](), operators.Hot())
+	show(job, operators.CombineWindows(panes), showWindow)
+	// Output:
+	// [0, 1000) front page 100
+	// [0, 1000) imprint 1
+}
+
+func ExampleRouteBy() {
+	job := operators.NewJob("route by")
+	// All keys with one first letter are in one key group, and so in one task.
+	letter := operators.RouteBy("letter", func(name *string, groups int) int { return int((*name)[0]) % groups })
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey, letter)
+	show(job, operators.CountWindows(byName, operators.Tumbling(10*time.Millisecond)), showWindow)
+	// Output:
+	// [0, 10) ann 2
+	// [0, 10) bob 1
+	// [10, 20) ann 1
+	// [30, 40) bob 1
+}
+
 func ExampleGlobalMerge() {
 	job := operators.NewJob("global merge")
 	// A sum is sent again once it has grown by 4.
