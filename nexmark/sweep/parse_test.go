@@ -16,7 +16,7 @@ import (
 var five = Known{
 	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
 	Setting: func(name string) (exists, free bool) {
-		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late balance dispatch sensors key-ids key-weights drift window partition-by exchange grain late lateness key-delay watermark-delay disorder-share skew aggregate by-producer link-rate item-cost lead-bytes lag lag-from"), name), name != "rate"
+		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys partitions standbys surge auto rescale rescale-mode rescale-repartition rescale-late balance dispatch sensors key-ids key-weights drift window partition-by exchange partitioner grain late lateness key-delay watermark-delay disorder-share skew aggregate by-producer link-rate item-cost lead-bytes lag lag-from"), name), name != "rate"
 	},
 }
 
