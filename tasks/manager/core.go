@@ -290,9 +290,6 @@ func (c *Core) job(j *job) {
 		if j.phase == Draining && !j.wanted() {
 			c.become(j, Running, withdrawn)
 		}
-		if j.phase == Running {
-			c.resume(j) // including tasks that have not learned yet that it was aborted
-		}
 		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked && !j.moves.running {
 			j.asked, j.making = true, j.Savepoint
 			c.out = append(c.out, Action{Kind: Copy, Job: j.Name})
@@ -383,7 +380,10 @@ func (c *Core) run(j *job) {
 		if j.phase == Failed {
 			return
 		}
-		if t.state == resting && c.now >= t.until {
+		switch {
+		case t.state == resting && c.now >= t.until:
+			t.state = waiting
+		case t.state == drained && j.phase == Running: // the savepoint is not wanted any more, which the task may not have known
 			t.state = waiting
 		}
 		done = done && (t.state == ended || t.state == drained || t.state == left)
