@@ -13,7 +13,7 @@ import (
 )
 
 // Submit asks for a job to be run and waits until the manager has accepted it. A job that was
-// stopped (or refused) resumes, if its settings are the same, without the requests to move key groups or
+// stopped (or refused) resumes, if its settings are the same, without the requests for savepoints, to move key groups or
 // to replace routing tables that had no outcome when it stopped. A job that was refused before it ever ran is replaced,
 // whatever its settings. A job that has finished with these settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
@@ -54,6 +54,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	}
 	err = store.Change(ctx, spec.Name, func(j *meta.Job) error {
 		j.Want, j.Spec = meta.Run, spec
+		j.Savepoint = nil
 		j.Rescale, j.Reroute = nil, nil // AwaitRescale and AwaitReroute have returned an error for them
 		return nil
 	})
@@ -116,8 +117,14 @@ func Await(ctx context.Context, store *meta.Store, name string, phases ...meta.P
 // Savepoint asks for a savepoint of a running job and waits until it is complete. With stop the job
 // then stops. If the savepoint fails, the job continues.
 func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, stop bool) (*meta.Saved, error) {
+	v, err := store.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := v.States[name]
 	number := uint64(time.Now().UnixNano())
-	err := store.Change(ctx, name, func(j *meta.Job) error {
+	err = store.Change(ctx, name, func(j *meta.Job) error {
+		j.CloseSavepoint(&before) // which the manager does later
 		if j.Savepoint != nil {
 			return fmt.Errorf("job %q: savepoint %q is being made", name, j.Savepoint.Name)
 		}

@@ -28,7 +28,7 @@ type Job struct {
 	Spec      *tasks.Spec `json:"spec"`
 	Want      string      `json:"want"` // Run or Stop
 	Submitted time.Time   `json:"submitted"`
-	// Savepoint is a requested savepoint; nil: none.
+	// Savepoint is a requested savepoint that has no outcome yet; nil: none.
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
 	// Rescale are the requests to move key groups that have no outcome yet, at most one a stage.
 	Rescale []Rescale `json:"rescale,omitempty"`
@@ -86,6 +86,20 @@ type Saved struct {
 	At         sharedlog.LSN `json:"at,omitempty"`
 	Entries    uint64        `json:"entries,omitempty"`
 	StoodStill time.Duration `json:"stood_still_ns,omitempty"`
+}
+
+// HasSaved reports whether a request for a savepoint has an outcome.
+func (s *State) HasSaved(r *Savepoint) bool { return s.Saved != nil && s.Saved.Number == r.Number }
+
+// CloseSavepoint removes the request for a savepoint if it has an outcome in s. Behind a savepoint that was made for that, the job stops.
+func (j *Job) CloseSavepoint(s *State) {
+	if j.Savepoint == nil || !s.HasSaved(j.Savepoint) {
+		return
+	}
+	if j.Savepoint.Stop && s.Saved.Error == "" {
+		j.Want = Stop
+	}
+	j.Savepoint = nil
 }
 
 // Phase is the phase of a job, which the manager decides. For refused and failed jobs State.Detail

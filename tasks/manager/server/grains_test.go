@@ -119,10 +119,13 @@ func (a *autos) manages(name string, log sharedlog.Log) *server.Server {
 }
 
 // warned reports whether a manager has logged a text.
-func (a *autos) warned(text string) bool {
+func (a *autos) warned(text string) bool { return strings.Contains(a.text(), text) }
+
+// text is what managers have logged.
+func (a *autos) text() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return strings.Contains(a.logged.String(), text)
+	return a.logged.String()
 }
 
 // Write implements io.Writer: what managers log.

@@ -108,13 +108,15 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 		st := v.States[name]
 		answered := func(a meta.Rescale) bool { return st.Answered(&a) }
 		rerouted := func(a meta.Reroute) bool { return st.HasRerouted(&a) }
-		if !slices.ContainsFunc(j.Rescale, answered) && !slices.ContainsFunc(j.Reroute, rerouted) {
+		saved := j.Savepoint != nil && st.HasSaved(j.Savepoint)
+		if !slices.ContainsFunc(j.Rescale, answered) && !slices.ContainsFunc(j.Reroute, rerouted) && !saved {
 			continue
 		}
 		wg.Go(func() {
 			err := r.opt.Store.Change(ctx, name, func(j *meta.Job) error {
 				j.Rescale = slices.DeleteFunc(j.Rescale, answered)
 				j.Reroute = slices.DeleteFunc(j.Reroute, rerouted)
+				j.CloseSavepoint(&st)
 				return nil
 			})
 			if err != nil && ctx.Err() == nil {

@@ -73,8 +73,10 @@ func (r *term) copyState(ctx context.Context, j meta.Job, id string, tell func(f
 		return
 	}
 	if err != nil {
-		r.outcome(ctx, j, meta.Saved{Error: err.Error()}, tell)
-		tell(func() { r.core.Copied(now(), name, err.Error()) })
+		tell(func() {
+			r.outcome(j, id, meta.Saved{Error: err.Error()})
+			r.core.Copied(now(), name, err.Error())
+		})
 		return
 	}
 	tell(func() {
@@ -150,35 +152,21 @@ func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepo
 		what = fmt.Sprintf("savepoint %s is made", j.Savepoint.Name)
 		saved.At, saved.Entries = man.At, man.Entries
 	}
-	r.outcome(ctx, j, saved, tell)
-	tell(func() { r.core.Saved(now(), name, stop, what) })
+	tell(func() {
+		r.outcome(j, id, saved)
+		r.core.Saved(now(), name, stop, what)
+	})
 }
 
-// outcome writes the result of a savepoint, and removes the request.
-func (r *term) outcome(ctx context.Context, j meta.Job, saved meta.Saved, tell func(func())) {
+// outcome notes the result of a savepoint, to be written. The request is removed when that is in etcd (tidy): removed before by a manager
+// that leads no more, it would never have an outcome.
+func (r *term) outcome(j meta.Job, id string, saved meta.Saved) {
 	name := j.Spec.Name
-	saved.Name, saved.Number = j.Savepoint.Name, j.Savepoint.Number
-	for ctx.Err() == nil {
-		err := r.opt.Store.Change(ctx, name, func(j *meta.Job) error {
-			if j.Savepoint != nil && j.Savepoint.Number == saved.Number {
-				if j.Savepoint.Stop && saved.Error == "" {
-					j.Want = meta.Stop
-				}
-				j.Savepoint = nil
-			}
-			return nil
-		})
-		if err == nil || errors.Is(err, meta.ErrNone) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
-		}
+	st, known := r.states[name]
+	if !known || st.ID != id {
+		return // the job was deleted
 	}
-	tell(func() {
-		st := r.states[name]
-		st.Saved = &saved
-		r.states[name] = st
-	})
+	saved.Name, saved.Number = j.Savepoint.Name, j.Savepoint.Number
+	st.Saved = &saved
+	r.states[name], r.changed[name] = st, true
 }

@@ -306,6 +306,8 @@ func (r *term) view(v meta.View) {
 	r.forget()
 	var jobs []manager.Job
 	for name, j := range v.Jobs {
+		st := r.states[name]
+		j.CloseSavepoint(&st) // in etcd, too, when tidy has done it
 		job, err := describe(j)
 		if err != nil {
 			job = manager.Job{Name: name} // Register will report what is wrong

@@ -1,0 +1,58 @@
+package server_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// A manager that leads no more, and does not know it, answers a request for a savepoint: the outcome is not in etcd, so the request stays
+// there, and the manager that leads then answers it.
+func TestDeposedAnswersASavepoint(t *testing.T) {
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	eventually(t, a.manages("only", a.log).Leads)
+	a.submit()
+	a.usurp()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := jobs.Savepoint(ctx, a.store, "job", "one", false)
+	require.ErrorContains(t, err, "the task manager knows no checkpoint store")
+	_, err = jobs.Savepoint(ctx, a.store, "job", "two", false)
+	require.ErrorContains(t, err, "the task manager knows no checkpoint store", "the request before has an outcome, whether or not it is in etcd still")
+	eventually(t, func() bool {
+		v, err := a.store.Look(t.Context())
+		return err == nil && v.Jobs["job"].Savepoint == nil
+	})
+}
+
+// A manager ends when the outcome of a savepoint is in etcd, behind which the job is to stop, and the request is there still: with the next
+// manager the job remains stopped, until it is submitted again.
+func TestStopsBehindASavepoint(t *testing.T) {
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	s := a.manages("first", a.log)
+	a.submit()
+	require.NoError(t, s.Close())
+	former, err := a.store.Campaign(t.Context(), meta.Manager{Name: "former"})
+	require.NoError(t, err)
+	require.NoError(t, a.store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Savepoint = &meta.Savepoint{Name: "one", Number: 5, Stop: true}
+		return nil
+	}))
+	require.NoError(t, former.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{ID: a.id, Phase: meta.Stopped, Saved: &meta.Saved{Name: "one", Number: 5}}}}))
+	former.Resign()
+	a.manages("second", a.log)
+	eventually(t, func() bool {
+		v, err := a.store.Look(t.Context())
+		j := v.Jobs["job"]
+		return err == nil && j.Want == meta.Stop && j.Savepoint == nil && v.States["job"].Phase == meta.Stopped
+	})
+	require.NotContains(t, a.text(), "job job is submitted", "it does not run in between")
+	a.submit()
+}
