@@ -158,23 +158,25 @@ func (c *Core) Registered(now int64, name, id string, attempt int, refused strin
 	c.become(j, Running, "")
 }
 
-// Copied answers Copy: the sources may stop now. why, if not empty, says why the savepoint failed.
-func (c *Core) Copied(now int64, name, why string) {
+// Copied answers Copy for the savepoint with this number: the sources may stop now. why, if not empty, says why the savepoint failed. It
+// reports false if the core waits for no such answer: the job was stopped meanwhile, and may run again.
+func (c *Core) Copied(now int64, name string, number uint64, why string) bool {
 	c.now = now
 	j := c.jobs[name]
-	if j == nil || j.phase != Running || !j.asked {
-		return
+	if j == nil || j.phase != Running || !j.asked || j.making != number {
+		return false
 	}
 	j.asked = false
 	if why != "" {
 		j.saved = j.making
 		c.out = append(c.out, Action{Kind: SetPhase, Job: name, Phase: j.phase}) // with what the server says about the savepoint
 		c.note(name, "no savepoint of job %s: %s", name, why)
-		return
+		return true
 	}
 	if j.wanted() {
 		c.become(j, Draining, "")
 	}
+	return true
 }
 
 // wanted reports whether the savepoint in progress is still wanted: its request may have been

@@ -117,7 +117,7 @@ func TestMovesRandomly(t *testing.T) {
 				c.View(now, []Job{job}, workers)
 			case what == 2 && copying:
 				copying = false
-				c.Copied(now, "q", "no store")
+				c.Copied(now, "q", c.jobs["q"].making, "no store")
 			case what == 3 && moving && done(): // one task more
 				i := tasks
 				for slices.Contains(entered, i) {
@@ -167,7 +167,7 @@ func TestMovesRandomly(t *testing.T) {
 		for range 100 {
 			if copying {
 				copying = false
-				c.Copied(now, "q", "no store")
+				c.Copied(now, "q", c.jobs["q"].making, "no store")
 			}
 			if moving {
 				moving = false

@@ -225,7 +225,7 @@ func (s *scenario) do(words []string) {
 		s.core.Moved(s.now, name, done)
 		s.act()
 	case "copied":
-		s.core.Copied(s.now, name, strings.Join(words[2:], " "))
+		s.core.Copied(s.now, name, s.core.jobs[name].making, strings.Join(words[2:], " "))
 		s.act()
 	case "saved":
 		_, stop := o["stop"]

@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -26,6 +27,13 @@ import (
 
 // keyed is a manager with a job whose stage by-key has slots, and which no worker runs.
 func keyed(t *testing.T) (*meta.Store, *tasks.Spec, sharedlog.Log) {
+	log := mem.New(mem.Options{})
+	store, spec := keyedOn(t, log, nil)
+	return store, spec, log
+}
+
+// keyedOn is keyed with a log and a store of snapshots.
+func keyedOn(t *testing.T, log sharedlog.Log, saves checkpoint.Store) (*meta.Store, *tasks.Spec) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)
@@ -37,8 +45,7 @@ func keyed(t *testing.T) (*meta.Store, *tasks.Spec, sharedlog.Log) {
 	d, err := transport.NewDialer(transport.Options{Cluster: "c"})
 	require.NoError(t, err)
 	t.Cleanup(func() { d.Close() })
-	log := mem.New(mem.Options{})
-	s := server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
+	s := server.Start(server.Options{Log: log, Store: store, Checkpoints: saves, Dialer: d, Logger: quiet, Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
 	t.Cleanup(func() { s.Close() })
 	job := operators.NewJob("job")
 	in := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
@@ -54,7 +61,7 @@ func keyed(t *testing.T) (*meta.Store, *tasks.Spec, sharedlog.Log) {
 	spec.Program = "a program"
 	_, err = jobs.Submit(t.Context(), store, spec)
 	require.NoError(t, err)
-	return store, spec, log
+	return store, spec
 }
 
 // The number of a request is above that of each request that had an outcome, also if the clock of the process that asks is behind: otherwise the

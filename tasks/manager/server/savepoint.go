@@ -60,37 +60,66 @@ func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pe
 	return m, nil
 }
 
-// copyState copies what can be copied of a job's state while the job runs.
-func (r *term) copyState(ctx context.Context, j meta.Job, id string, tell func(func())) {
-	m, err := r.beginSavepoint(ctx, j, id)
-	if err == nil && m.maker != nil {
-		if err = m.maker.Copy(ctx); err != nil {
-			m.end()
-		}
-	}
+// copying copies the state of a job that runs, for the savepoint with a number.
+type copying struct {
+	number uint64
+	cancel context.CancelFunc
+}
+
+// copyState starts to copy what can be copied of a job's state while the job runs.
+func (r *term) copyState(life context.Context, j meta.Job, id string, tell func(func()), wg *sync.WaitGroup) {
+	ctx, cancel := context.WithCancel(life)
 	name := j.Spec.Name
-	if ctx.Err() != nil {
-		return
+	if before := r.copies[name]; before != nil {
+		before.cancel()
 	}
+	r.copies[name] = &copying{j.Savepoint.Number, cancel}
+	wg.Go(func() {
+		defer cancel()
+		m, err := r.beginSavepoint(ctx, j, id)
+		if err == nil && m.maker != nil {
+			if err = m.maker.Copy(ctx); err != nil {
+				m.end()
+			}
+		}
+		if life.Err() == nil {
+			r.copied(j, id, m, err, tell)
+		}
+	})
+}
+
+// copied handles the end of copyState.
+func (r *term) copied(j meta.Job, id string, m *pendingSavepoint, err error, tell func(func())) {
+	name := j.Spec.Name
 	if err != nil {
 		tell(func() {
-			r.outcome(j, id, meta.Saved{Error: err.Error()})
-			r.core.Copied(now(), name, err.Error())
+			if r.core.Copied(now(), name, j.Savepoint.Number, err.Error()) {
+				r.outcome(j, id, meta.Saved{Error: err.Error()})
+			}
 		})
 		return
 	}
 	tell(func() {
+		if !r.core.Copied(now(), name, j.Savepoint.Number, "") {
+			r.wg.Go(m.end)
+			return
+		}
 		if before := r.pending[name]; before != nil {
 			r.wg.Go(before.end)
 		}
 		r.pending[name] = m
-		r.core.Copied(now(), name, "")
 	})
 }
 
 // abandon releases savepoints that are no longer wanted, because their jobs were stopped or deleted
 // or their requests withdrawn.
 func (r *term) abandon() {
+	for name, c := range r.copies {
+		if j := r.jobs[name]; r.states[name].Phase != meta.Running || j.Savepoint == nil || j.Savepoint.Number != c.number {
+			c.cancel() // it may wait for tasks that run no more
+			delete(r.copies, name)
+		}
+	}
 	for name, m := range r.pending {
 		_, known := r.jobs[name]
 		if p := r.states[name].Phase; !known || p != meta.Draining && p != meta.Saving {

@@ -156,6 +156,7 @@ type term struct {
 	jobs    map[string]meta.Job
 	states  map[string]meta.State
 	pending map[string]*pendingSavepoint // savepoints in progress, by job
+	copies  map[string]*copying          // of jobs that run, for savepoints
 	drives  map[string]*drive            // rescales in progress, by job
 	scalers map[scaled]*scaler
 	// balancers are those of jobs' stages.
@@ -180,7 +181,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, balancers: map[balanced]*balancer{},
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, copies: map[string]*copying{}, drives: map[string]*drive{}, scalers: map[scaled]*scaler{}, balancers: map[balanced]*balancer{},
 		choosers: map[chosen]*chooser{}, switches: map[chosen]*switching{}, changed: map[string]bool{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
@@ -368,8 +369,7 @@ func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) e
 			j := r.jobs[a.Job] // read it here, because the loop owns the map
 			wg.Go(func() { r.register(ctx, a.Job, j, tell) })
 		case manager.Copy:
-			j, id := r.jobs[a.Job], r.states[a.Job].ID
-			wg.Go(func() { r.copyState(ctx, j, id, tell) })
+			r.copyState(ctx, r.jobs[a.Job], r.states[a.Job].ID, tell, wg)
 		case manager.Save:
 			j, id, m := r.jobs[a.Job], r.states[a.Job].ID, r.pending[a.Job]
 			delete(r.pending, a.Job)
