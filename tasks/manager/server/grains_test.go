@@ -32,6 +32,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/autoscale"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/manager/server"
@@ -48,6 +49,7 @@ type autos struct {
 	store  *meta.Store
 	dialer transport.Dialer
 	log    *mem.Log
+	saves  checkpoint.Store // of the managers that start, nil: none
 	plan   *operators.Plan
 	spec   *tasks.Spec
 	id     string
@@ -113,7 +115,7 @@ func newAutos(t *testing.T, file string, src operators.Source[int64], protocol s
 
 // manages starts a manager.
 func (a *autos) manages(name string, log sharedlog.Log) *server.Server {
-	s := server.Start(server.Options{Log: log, Store: a.store, Dialer: a.dialer, Logger: slog.New(slog.NewTextHandler(a, nil)), Me: meta.Manager{Name: name}, Cluster: meta.Cluster{ID: "id"}})
+	s := server.Start(server.Options{Log: log, Store: a.store, Checkpoints: a.saves, Dialer: a.dialer, Logger: slog.New(slog.NewTextHandler(a, nil)), Me: meta.Manager{Name: name}, Cluster: meta.Cluster{ID: "id"}})
 	a.t.Cleanup(func() { s.Close() })
 	return s
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -15,9 +16,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/tags"
 )
 
 // A manager that leads no more, and does not know it, answers a request for a savepoint: the outcome is not in etcd, so the request stays
@@ -37,6 +40,30 @@ func TestDeposedAnswersASavepoint(t *testing.T) {
 		v, err := a.store.Look(t.Context())
 		return err == nil && v.Jobs["job"].Savepoint == nil
 	})
+}
+
+// A manager that leads no more, and does not know it, takes neither the plans from the one that leads, nor the copies of a savepoint.
+func TestDeposedMakesNoSavepoint(t *testing.T) {
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	a.saves = storetest.NewMem()
+	eventually(t, a.manages("only", a.log).Leads)
+	a.submit()
+	key, err := a.log.Get(t.Context(), tags.ManagerKey(a.id))
+	require.NoError(t, err)
+	a.usurp()
+	other, err := a.store.Campaign(t.Context(), meta.Manager{Name: "other"})
+	require.NoError(t, err)
+	defer other.Resign()
+	require.NoError(t, a.store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Savepoint = &meta.Savepoint{Name: "one", Number: 5}
+		return nil
+	}))
+	eventually(t, func() bool { return a.warned("manager no longer leads") })
+	now, err := a.log.Get(t.Context(), tags.ManagerKey(a.id))
+	require.NoError(t, err)
+	require.Equal(t, key.Value, now.Value)
+	_, err = a.saves.Load(t.Context(), checkpoint.Group{Job: "savepoint/", Stage: "names"}, func([]checkpoint.Entry) error { return errors.New("there is a savepoint") })
+	require.NoError(t, err)
 }
 
 // A manager ends when the outcome of a savepoint is in etcd, behind which the job is to stop, and the request is there still: with the next

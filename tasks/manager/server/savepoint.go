@@ -40,6 +40,10 @@ func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pe
 	if err := j.Spec.Savable(); err != nil {
 		return nil, err
 	}
+	// A deposed manager must not take the plans from the one that leads, nor the copies of its savepoint.
+	if err := r.leader.Leads(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.finishStep(ctx, j, id); err != nil {
 		return nil, err
 	}
