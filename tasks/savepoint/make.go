@@ -328,7 +328,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	// not where Stages say.
 	n, err := Planned(ctx, m.log, m.job.ID)
 	if err == nil && n != m.job.Planned {
-		err = fmt.Errorf("the newest plan of the job is %d, not %d: another process moves key groups, or replaces a routing table", n, m.job.Planned)
+		err = fmt.Errorf("the newest plan of the job is %d, not %d: %w", n, m.job.Planned, ErrPlanned)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", m.name, err)

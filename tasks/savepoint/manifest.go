@@ -21,6 +21,9 @@ var ErrNone = errors.New("there is no such savepoint")
 // ErrExists is in the error of a savepoint whose name is taken.
 var ErrExists = errors.New("there is a savepoint of this name; delete it or choose another name")
 
+// ErrPlanned is in the error of a savepoint whose job has got another plan since it was started.
+var ErrPlanned = errors.New("another process moves key groups, or replaces a routing table")
+
 // ErrLost is in the error of a savepoint of which the store has lost a part.
 var ErrLost = errors.New("the checkpoint store has lost what it had acknowledged; make the savepoint again")
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators/optest"
@@ -20,6 +21,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -152,4 +154,45 @@ func TestWithdrawnSavepointWaitsNoMore(t *testing.T) {
 		_, err = jobs.Submit(t.Context(), store, v.Jobs["job"].Spec)
 		require.NoError(t, err)
 	}
+}
+
+// planning is a store: when a savepoint begins to use it, another process appends a plan.
+type planning struct {
+	checkpoint.Store
+	plan func()
+}
+
+func (p *planning) Begin(ctx context.Context, g checkpoint.Group, token sharedlog.LSN) (sharedlog.LSN, error) {
+	p.plan()
+	return p.Store.Begin(ctx, g, token)
+}
+
+// All tasks have stopped for a savepoint when another process, which does not know that it leads no more, appends a plan. Nothing carries out
+// the plan while they stand still: the savepoint is refused at once, and they run on.
+func TestSavepointAmidPlan(t *testing.T) {
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	s := a.manages("first", a.log)
+	a.submit()
+	require.NoError(t, s.Close())
+	former, err := a.store.Campaign(t.Context(), meta.Manager{Name: "former"})
+	require.NoError(t, err)
+	require.NoError(t, a.store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Savepoint = &meta.Savepoint{Name: "one", Number: 5}
+		return nil
+	}))
+	require.NoError(t, former.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{ID: a.id, Phase: meta.Saving}}}))
+	former.Resign()
+	other, err := a.spec.Rescaler(t.Context(), a.log, a.id, tasks.Options{})
+	require.NoError(t, err)
+	a.saves = &planning{storetest.NewMem(), sync.OnceFunc(func() {
+		assert.NoError(t, other.Switch(t.Context(), t.Context(), tasks.SwitchGrain{Stage: "by-key", Grain: toKey}))
+	})}
+	a.manages("second", a.log)
+	eventually(t, func() bool {
+		v, err := a.store.Look(t.Context())
+		return err == nil && v.States["job"].Phase == meta.Running && v.States["job"].Saved != nil
+	})
+	v, err := a.store.Look(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, v.States["job"].Saved.Error, "the newest plan of the job is 2, not 1: "+savepoint.ErrPlanned.Error())
 }

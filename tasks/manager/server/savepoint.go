@@ -157,7 +157,7 @@ func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepo
 		if err == nil {
 			err = savepoint.Confirm(until, r.opt.Checkpoints, man)
 		}
-		if err == nil || errors.Is(err, savepoint.ErrExists) {
+		if err == nil || errors.Is(err, savepoint.ErrExists) || errors.Is(err, savepoint.ErrPlanned) { // tasks that stand still carry out no plan
 			break
 		}
 		r.opt.Logger.Warn("a savepoint cannot be completed; trying again while the job stands still", "job", j.Spec.Name, "error", err)
