@@ -168,16 +168,39 @@ func (j *Job) begin(r *runtime.Handle) {
 
 // Fail ends a task as a crash of its process would, and starts another instance, as a task manager
 // would elsewhere. If that instance cannot start, the job fails. A task that the job does not have is an
-// error that says which it has. After the job has ended, the error is runtime.ErrEnded.
+// error that says which it has. After the job has ended, the error is runtime.ErrEnded. If ctx ends before the task does, Fail returns, and
+// the other instance starts later.
 func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	if err := j.stay(); err != nil {
 		return nil, j.executor.Name(stage, index, err)
 	}
-	defer j.leave()
+	type failed struct {
+		r   *runtime.Handle
+		err error
+	}
+	did := make(chan failed, 1)
+	go func() {
+		defer j.leave()
+		r, err := j.failNow(ctx, stage, index)
+		did <- failed{r, err}
+	}()
+	select {
+	case f := <-did:
+		return f.r, f.err
+	case <-ctx.Done():
+		return nil, j.executor.Name(stage, index, ctx.Err())
+	}
+}
+
+// failNow is Fail without an end of its wait: a task that was killed needs another instance. If ctx has ended before, it does nothing.
+func (j *Job) failNow(ctx context.Context, stage, index int) (*runtime.Handle, error) {
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	if err := j.has(stage, index); err != nil {
 		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, j.executor.Name(stage, index, err)
 	}
 	f := j.failOne
 	for s := range j.executor.Config().Layout.Stages {
@@ -185,7 +208,7 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*runtime.Handle, erro
 			f = j.failAll
 		}
 	}
-	r, err := f(ctx, stage, index)
+	r, err := f(stage, index)
 	if err != nil {
 		j.fail(err)
 	}
@@ -213,17 +236,13 @@ func (j *Job) has(stage, index int) error {
 	return nil
 }
 
-func (j *Job) failOne(ctx context.Context, stage, index int) (*runtime.Handle, error) {
+func (j *Job) failOne(stage, index int) (*runtime.Handle, error) {
 	j.mu.Lock()
 	old := j.tasks[stage][index]
 	j.failed[old] = true
 	j.mu.Unlock()
 	old.Kill()
-	select {
-	case <-old.Done():
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	<-old.Done()
 	r, err := j.executor.Prepare(stage, index, runtime.Attempt{}, old.Newcomer())
 	if err != nil {
 		return nil, err
@@ -235,7 +254,7 @@ func (j *Job) failOne(ctx context.Context, stage, index int) (*runtime.Handle, e
 }
 
 // failAll is Fail for a task whose failure takes all tasks back to the last checkpoint.
-func (j *Job) failAll(ctx context.Context, stage, index int) (*runtime.Handle, error) {
+func (j *Job) failAll(stage, index int) (*runtime.Handle, error) {
 	j.mu.Lock()
 	var old []*runtime.Handle
 	for _, tasks := range j.tasks {
@@ -249,11 +268,7 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*runtime.Handle, e
 		r.Kill()
 	}
 	for _, r := range old {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		<-r.Done()
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
