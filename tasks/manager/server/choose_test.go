@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,7 +75,7 @@ func TestSwitchesOfDeletedJobs(t *testing.T) {
 		states: map[string]meta.State{"job": {ID: "next"}}, switches: map[chosen]*switching{}, changed: map[string]bool{},
 	}
 	of := func(id, stage string) *switching {
-		w := &switching{chosen{"job", id, stage}, runtime.Switch{Stage: stage}, make(chan error, 1)}
+		w := &switching{chosen{"job", id, stage}, runtime.Switch{Stage: stage}, time.Now(), make(chan error, 1)}
 		r.switches[w.chosen] = w
 		return w
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,6 +24,12 @@ import (
 
 // looks is how often a manager decides.
 const looks = time.Second
+
+// old is when a switch is not made any more that was decided so long ago: key groups have moved meanwhile, and what has been measured
+// since then may say otherwise.
+const old = 3 * looks
+
+var errOld = errors.New("key groups have moved since it was decided: it is decided anew")
 
 // chosen names a chooser: another job of that name has another one.
 type chosen struct{ job, id, stage string }
@@ -45,7 +52,8 @@ type chooser struct {
 type switching struct {
 	chosen
 	runtime.Switch
-	said chan error // has room for the outcome
+	asked time.Time
+	said  chan error // has room for the outcome
 }
 
 // choose starts and ends choosers: each stage of a running job whose stream has WatermarkPer(Auto) has one.
@@ -139,7 +147,7 @@ func (c *chooser) Status() []status.Snapshot {
 
 // SwitchGrain implements grains.Job. If this manager is deposed, the next one decides anew, by the newest plan in the log.
 func (c *chooser) SwitchGrain(ctx context.Context, s runtime.Switch) error {
-	w := &switching{c.chosen, s, make(chan error, 1)}
+	w := &switching{c.chosen, s, time.Now(), make(chan error, 1)}
 	c.ask(w)
 	select {
 	case err := <-w.said:
@@ -165,7 +173,11 @@ func (r *term) wishes(name string) (all []*switching) {
 func (r *term) switchGrains(ctx, life context.Context, d *drive, rescaler tasks.Rescaler, tell func(func())) bool {
 	for _, w := range d.switches {
 		err := r.leader.Leads(ctx) // what came before may have lasted
-		if err == nil {
+		switch {
+		case err != nil:
+		case time.Since(w.asked) > old:
+			err = errOld
+		default:
 			err = rescaler.Switch(ctx, life, w.Switch)
 		}
 		if err != nil && ctx.Err() != nil {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -573,4 +574,43 @@ func TestSwitchAndRescale(t *testing.T) {
 	for _, p := range plans[1:] {
 		require.Equal(t, &toKey, p.Stages[1].Grain, "plan %d", p.Number)
 	}
+}
+
+// A rescale is asked for while a chooser measures, and lasts, as no worker takes its newcomer. When it is given up, what the chooser had asked
+// for is not carried out any more: by then the items are in order.
+func TestSwitchIsOldBehindARescale(t *testing.T) {
+	t.Parallel()
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	s := a.manages("only", a.log)
+	eventually(t, s.Leads)
+	a.submit()
+	a.apart(2)
+	eventually(t, func() bool { return strings.Contains(grains(s).Why, "the task's items are 4 ms out of order") })
+	a.apart(4000)
+	measured := *a.tell.Load()
+	moves := make(chan struct{})
+	asks := sync.OnceFunc(func() {
+		_, err := jobs.Rescale(t.Context(), a.store, "job", tasks.Rescale{Stage: "by-key", Tasks: 3})
+		assert.NoError(t, err)
+		<-moves
+	})
+	tell := func() []tasks.Status {
+		asks()
+		return measured()
+	}
+	a.tell.Store(&tell)
+	eventually(t, func() bool {
+		st := s.Status()
+		return len(st.Jobs) == 1 && st.Jobs[0].Rescale != ""
+	})
+	close(moves)
+	looks := a.looks.Load()
+	a.apart(2)
+	<-time.After(4 * time.Second)
+	require.LessOrEqual(t, a.looks.Load(), looks+1, "it waits")
+	_, err := jobs.Rescale(t.Context(), a.store, "job", tasks.Rescale{Stage: "by-key", Cancel: true})
+	require.NoError(t, err)
+	looks = a.looks.Load()
+	eventually(t, func() bool { return a.looks.Load() > looks+2 })
+	require.Empty(t, a.switches())
 }
