@@ -257,6 +257,9 @@ func (c *controller) run(ctx context.Context, j rescale.Tasks) (steps int, err e
 			if err := c.append(ctx, &d); err != nil {
 				return c.steps, err
 			}
+			if c.saw != nil { // also if ctx has ended: the tasks that the plan names must run
+				c.saw(&rescale.Decision{})
+			}
 			continue
 		case d.Idle:
 			c.h.cfg.Reached(observe.Event{Step: observe.RescaleSettled})
