@@ -21,7 +21,7 @@ const fixed = "1"
 // Rescaler moves key groups, and switches the grains, of a job whose tasks run in other processes (runtime.Handover).
 type Rescaler interface {
 	Drive(ctx, life context.Context, j rescale.Tasks, asked []rescale.Request, tables []routing.Reroute, tell func(*rescale.Progress)) error
-	FinishStep(ctx context.Context) error
+	FinishStep(ctx context.Context, tell func(*rescale.Progress)) error
 	Switch(ctx, life context.Context, s SwitchGrain) error
 }
 

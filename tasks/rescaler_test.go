@@ -258,7 +258,7 @@ func (f *fleet) drive(ctx context.Context, asked []rescale.Request, tell func(*r
 func (f *fleet) finishStep() {
 	r, err := f.spec.Rescaler(f.t.Context(), f.log, f.id, tasks.Options{Logger: quiet})
 	require.NoError(f.t, err)
-	require.NoError(f.t, r.FinishStep(f.t.Context()))
+	require.NoError(f.t, r.FinishStep(f.t.Context(), func(*rescale.Progress) {}))
 }
 
 const byKey = 2 // the stage of counts

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/routing"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -131,7 +132,7 @@ func (j *Job) adopted(ctx context.Context) error {
 	if !slices.ContainsFunc(cfg.Layout.Streams, func(s layout.Stream) bool { return s.Slots > 0 }) {
 		return nil
 	}
-	return j.within(ctx, cfg.Handover.FinishStep)
+	return j.within(ctx, func(ctx context.Context) error { return cfg.Handover.FinishStep(ctx, func(*rescale.Progress) {}) })
 }
 
 // described returns the description of the job with its present tasks, owners and routing tables. While they do not

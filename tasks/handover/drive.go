@@ -163,11 +163,12 @@ func (d *drive) saw(now *rescale.Decision) {
 
 // FinishStep implements runtime.Handover. No other process can append a plan from then on, unless it
 // claims to.
-func (h *Handover) FinishStep(ctx context.Context) error {
+func (h *Handover) FinishStep(ctx context.Context, tell func(*rescale.Progress)) error {
 	c, err := h.claim(ctx)
 	if err != nil {
 		return err
 	}
+	c.saw = (&drive{c: c, began: h.cfg.Clock(), tell: tell}).saw
 	return c.finishStep(ctx)
 }
 

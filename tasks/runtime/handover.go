@@ -34,8 +34,8 @@ type Handover interface {
 	Reroute(ctx context.Context, j rescale.Tasks, r routing.Reroute) error
 	// Table returns the newest routing table of a stage's input, nil: it has no slots.
 	Table(stage int) (*routing.Table, error)
-	// FinishStep waits until no key group is on its way, without a next step.
-	FinishStep(ctx context.Context) error
+	// FinishStep waits until no key group is on its way, without a next step. It tells of the newest plan, as Drive does.
+	FinishStep(ctx context.Context, tell func(*rescale.Progress)) error
 	// Follow tells the job's tasks in this process of new plans, until ctx ends.
 	Follow(ctx context.Context) error
 	// Serve answers another process that asks for key groups which tasks of this one have released.

@@ -22,7 +22,7 @@ func (s *scripted) Drive(_, _ context.Context, _ rescale.Tasks, asked []rescale.
 
 func (*scripted) Switch(context.Context, context.Context, tasks.SwitchGrain) error { return nil }
 
-func (*scripted) FinishStep(context.Context) error { return nil }
+func (*scripted) FinishStep(context.Context, func(*rescale.Progress)) error { return nil }
 
 // A drive that is tried again repeats no request that has an outcome, and outcomes are those of the requests that they are about.
 func TestAttempts(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
 
@@ -49,4 +52,29 @@ func TestPlanOfAHeldDriveIsTold(t *testing.T) {
 	require.Equal(t, 1, a.plans()[1].Stages[1].Tasks)
 	require.Equal(t, []int{1, 1, 1}, told.Tasks)
 	require.Equal(t, []int{1, 2, 1}, told.Members)
+}
+
+// A manager that led before has appended a plan that the leading one does not know. It knows it when it begins a savepoint, for which
+// all tasks are to stop that the plan names.
+func TestSavepointKnowsThePlan(t *testing.T) {
+	items, _ := turning(4000)
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), gate{optest.Items(4000, items), new(atomic.Bool), 2000}, "fused")
+	a.saves = storetest.NewMem()
+	a.manages("only", a.log)
+	a.submit()
+	newPair(a)
+	former, err := a.spec.Rescaler(t.Context(), a.log, a.id, tasks.Options{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.NoError(t, former.Drive(t.Context(), t.Context(), still{}, []rescale.Request{{Stage: "by-key", Tasks: 1}}, nil, func(*rescale.Progress) {}))
+	v, err := a.store.Look(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, v.States["job"].Tasks)
+	require.NoError(t, a.store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Savepoint = &meta.Savepoint{Name: "one", Number: 5}
+		return nil
+	}))
+	eventually(t, func() bool {
+		v, err := a.store.Look(t.Context())
+		return err == nil && slices.Equal(v.States["job"].Tasks, []int{1, 1, 1})
+	})
 }

@@ -299,13 +299,21 @@ func (r *term) learn(ctx context.Context, name, id string, tell func(func())) {
 	}
 }
 
-// finishStep waits until no key group of a job is on its way: its tasks would not stop for a savepoint.
-func (r *term) finishStep(ctx context.Context, j meta.Job, id string) error {
+// finishStep waits until no key group of a job is on its way: its tasks would not stop for a savepoint. The core learns of the newest plan,
+// which a manager that leads no more may have appended late: the tasks that it names must run.
+func (r *term) finishStep(ctx context.Context, j meta.Job, id string, tell func(func())) error {
 	rescaler, err := j.Spec.Rescaler(ctx, r.opt.Log, id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
 	if err != nil || rescaler == nil {
 		return err
 	}
-	return rescaler.FinishStep(ctx)
+	return rescaler.FinishStep(ctx, func(p *rescale.Progress) {
+		newest, name := &newestPlan{p.Tasks, p.Members, p.Goal}, j.Spec.Name
+		tell(func() {
+			if r.states[name].ID == id {
+				r.planned(name, newest)
+			}
+		})
+	})
 }
 
 // status is the core's status, with the progress of rescales and what autoscales, balances and chooses grains.

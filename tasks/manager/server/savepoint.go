@@ -32,7 +32,7 @@ func (m *pendingSavepoint) end() {
 
 // beginSavepoint starts a savepoint, and takes a hold on the change logs. The hold has this
 // manager's name, because another manager may lead when it is released.
-func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pendingSavepoint, err error) {
+func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string, tell func(func())) (_ *pendingSavepoint, err error) {
 	m := &pendingSavepoint{ended: make(chan struct{})}
 	if r.opt.Checkpoints == nil {
 		return nil, errors.New("the task manager knows no checkpoint store (tailrace manager --checkpoints), where it would be kept")
@@ -44,7 +44,7 @@ func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pe
 	if err := r.leader.Leads(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.finishStep(ctx, j, id); err != nil {
+	if err := r.finishStep(ctx, j, id, tell); err != nil {
 		return nil, err
 	}
 	if m.held, err = tasks.TakeHold(ctx, r.opt.Log, id, fmt.Sprintf("savepoint %s, by manager %s", j.Savepoint.Name, r.opt.Me.Name), sharedlog.First); err != nil {
@@ -80,7 +80,7 @@ func (r *term) copyState(life context.Context, j meta.Job, id string, tell func(
 	r.copies[name] = &copying{j.Savepoint.Number, cancel}
 	wg.Go(func() {
 		defer cancel()
-		m, err := r.beginSavepoint(ctx, j, id)
+		m, err := r.beginSavepoint(ctx, j, id, tell)
 		if err == nil && m.maker != nil {
 			if err = m.maker.Copy(ctx); err != nil {
 				m.end()
@@ -147,7 +147,7 @@ func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepo
 	var err error
 	for until.Err() == nil {
 		if m == nil {
-			m, err = r.beginSavepoint(until, j, id)
+			m, err = r.beginSavepoint(until, j, id, tell)
 		}
 		if err == nil {
 			if man = m.done; man == nil {
