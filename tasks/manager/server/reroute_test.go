@@ -1,9 +1,12 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +22,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -171,4 +175,67 @@ func TestSubmittedAgainHasNoOutcomes(t *testing.T) {
 		return err == nil && st.Phase == meta.Running && len(st.Rescaled)+len(st.Rerouted) == 0
 	}, time.Minute, time.Millisecond)
 	ask(5, "nothing", `no stage "nothing"`)
+}
+
+// counted is a log that counts the readers that are open.
+type counted struct {
+	sharedlog.Log
+	open atomic.Int64
+}
+
+func (c *counted) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
+	r, err := c.Log.NewReader(o)
+	if err == nil {
+		c.open.Add(1)
+		r = &countedReader{Reader: r, close: sync.OnceFunc(func() { c.open.Add(-1) })}
+	}
+	return r, err
+}
+
+type countedReader struct {
+	sharedlog.Reader
+	close func()
+}
+
+func (r *countedReader) Close() error {
+	r.close()
+	return r.Reader.Close()
+}
+
+// A savepoint waits until the tasks have adopted a table, which none does. It waits no more when its request is withdrawn.
+func TestWithdrawnSavepointWaitsNoMore(t *testing.T) {
+	log := &counted{Log: mem.New(mem.Options{})}
+	store, _ := keyedOn(t, log, storetest.NewMem())
+	table, err := route.NewTable(0, 8, 4, nil)
+	require.NoError(t, err)
+	_, err = jobs.Reroute(t.Context(), store, "job", tasks.Reroute{Stage: "by-key", Places: []route.Place{{Part: route.Part{Group: 0, N: 8}, Slot: 8}}}, table)
+	require.NoError(t, err)
+	planned := func() bool {
+		v, err := store.Look(t.Context())
+		require.NoError(t, err)
+		l, err := v.Jobs["job"].Spec.Table(t.Context(), log, v.States["job"].ID, 1)
+		return err == nil && l.Epoch == 1
+	}
+	eventually(t, planned)
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked := make(chan error, 1)
+		go func() {
+			_, err := jobs.Savepoint(ctx, store, "job", "one", false)
+			asked <- err
+		}()
+		eventually(t, func() bool {
+			v, err := store.Look(t.Context())
+			return err == nil && v.Jobs["job"].Savepoint != nil
+		})
+		eventually(t, func() bool { return log.open.Load() == 1 })
+		cancel()
+		require.ErrorIs(t, <-asked, context.Canceled)
+		require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+		eventually(t, func() bool { return log.open.Load() == 0 })
+		v, err := store.Look(t.Context())
+		require.NoError(t, err)
+		_, err = jobs.Submit(t.Context(), store, v.Jobs["job"].Spec)
+		require.NoError(t, err)
+	}
 }
