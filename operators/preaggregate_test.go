@@ -2,6 +2,7 @@ package operators_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,6 +63,24 @@ func TestHot(t *testing.T) {
 	point := operators.MergeAt(func(h *hit) bool { return h.Key == "rare" })
 	require.Equal(t, append(alone, "rare 10: 1", "often 10: 8", "often 20: 30", "often 10: 40"), partials(t, items, 1000, operators.Hot(), point))
 	require.Equal(t, append(alone, "often 10: 8", "rare 10: 1", "often 20: 30", "often 10: 40"), partials(t, items, 1, operators.Hot()), "a commit begins from nothing")
+}
+
+// An aggregator that keeps items gets copies, also of those that leave at once: what it does to them is not seen by others.
+func TestHotCopiesWhatIsKept(t *testing.T) {
+	job := operators.NewJob("kept")
+	src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[[]byte]{optest.At(1, []byte("zyx")), optest.At(2, []byte("cba"))}), serde.Bytes)
+	letters := operators.Aggregator[[]byte, []byte]{
+		Keeps: true, Acc: serde.Bytes,
+		Add:   func(acc, v *[]byte, _ int64) { *acc = append(*v, *acc...); slices.Sort(*acc) },
+		Merge: func(acc, other *[]byte) { *acc = append(slices.Clip(*acc), *other...); slices.Sort(*acc) },
+	}
+	sorted := operators.CombineWindows(operators.PreAggregate(src, "k", serde.Int64, func(*[]byte) int64 { return 0 }, operators.Tumbling(10*time.Millisecond), letters, operators.Hot()))
+	rows, _ := runRows(t, job, operators.Merge("rows",
+		operators.Map(sorted, func(kv *operators.KV[int64, operators.Windowed[[]byte]]) string {
+			return "sorted " + string(kv.Value.Value)
+		}),
+		operators.Map(src, func(v *[]byte) string { return string(*v) })), optest.Options{})
+	require.Equal(t, []string{"cba", "sorted abcxyz", "zyx"}, rows)
 }
 
 func TestMergeTriggersAreChecked(t *testing.T) {

@@ -110,7 +110,12 @@ func (p *preAggregateOp[T, K, A]) receive(b *item.Batch[T]) error {
 }
 
 // pass sends an item as a partial result of its own.
-func (p *preAggregateOp[T, K, A]) pass(v *T, t int64) error {
+func (p *preAggregateOp[T, K, A]) pass(v *T, t int64) (err error) {
+	if p.clone != nil { // Add may change what it was given, which others receive, too
+		if v, err = p.clone(v); err != nil {
+			return err
+		}
+	}
 	point := p.sends.At != nil && p.sends.At(v)
 	p.one = item.Pane[A]{End: p.pane}
 	p.add(&p.one.Acc, v, t)
