@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/fold"
 	"tailrace.dev/tailrace/operators/item"
@@ -42,7 +43,8 @@ func MergeAt[T any](point func(v *T) bool) RouteOption {
 // Hot is an option of PreAggregate: only frequent keys are folded, those with more than 1/1000 of the items since the last
 // partial results were emitted. The items of others leave one by one, as partial results of their own, and take no memory. It is
 // for streams in which few keys are frequent and many are rare: the hot ones cannot fill one task, and the others cost
-// about what they cost behind KeyBy. Results are the same (Trilink §4.3).
+// about what they cost behind KeyBy. Results are the same (Trilink §4.3). Keys cannot share clocks (Keys(n)): items of rare ones
+// overtake partial results.
 func Hot() RouteOption { return func(o *routeOptions) { o.sends.hot = true } }
 
 // PreAggregate is KeyBy followed by windows, with the first half of the folding done before the
@@ -77,6 +79,9 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	}
 	if o.sends.items < 0 {
 		j.errorf("%s: MergeItems(%d) is negative", what, o.sends.items)
+	}
+	if o.sends.hot && o.grain.Kind == exec.GrainKeys { // a rare key would move the clock past what is held of a frequent one
+		j.errorf("%s: with Hot keys cannot share clocks; use WatermarkPer(Key, delay)", what)
 	}
 	o.sends = sendOptions{}
 	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {

@@ -90,15 +90,16 @@ func TestMergeTriggersAreChecked(t *testing.T) {
 		_, err := job.Plan()
 		return err
 	}
-	pre := func(o operators.RouteOption) func(operators.Stream[hit]) {
+	pre := func(o ...operators.RouteOption) func(operators.Stream[hit]) {
 		return func(in operators.Stream[hit]) {
-			operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(time.Second), summing(), o)
+			operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(time.Second), summing(), o...)
 		}
 	}
 	require.ErrorContains(t, plan(pre(operators.MergeItems(-1))), "MergeItems(-1) is negative")
 	require.ErrorContains(t, plan(pre(operators.MergeAt(func(*int) bool { return true }))), "MergeAt has a func(*int) bool for items that are operators_test.hit")
 	require.ErrorContains(t, plan(func(in operators.Stream[hit]) { operators.KeyBy(in, "k", serde.String, byKey, operators.MergeItems(3)) }),
 		`stream "k": MergeItems, MergeAt and Hot are options of PreAggregate`)
+	require.ErrorContains(t, plan(pre(operators.Hot(), operators.WatermarkPer(operators.Keys(4), 0))), "with Hot keys cannot share clocks; use WatermarkPer(Key, delay)")
 	require.ErrorContains(t, plan(func(in operators.Stream[hit]) { operators.Rebalance(in, "k", operators.Hot()) }),
 		`stream "k": MergeItems, MergeAt and Hot are options of PreAggregate`)
 }
