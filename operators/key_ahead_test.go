@@ -149,6 +149,26 @@ func TestKeyAheadMeetsNoKeyBy(t *testing.T) {
 	}
 }
 
+// State of a KeyAhead is in other key groups than that of a KeyBy, in a stage of the same name too: its type says so.
+func TestKeyAheadIsPartOfThePlan(t *testing.T) {
+	const n = 3
+	table := func(key func(operators.Stream[hit]) operators.KeyedStream[string, hit]) string {
+		job := operators.NewJob("typed")
+		in := operators.FromSource(job, "in", optest.Items(0, make([][]optest.Timed[hit], n)...), hitSerde)
+		operators.ToSink(operators.Count(key(in)), "out", operators.FuncSink(func(*operators.Batch[operators.Change[string, int64]]) error { return nil }))
+		p, err := job.Plan()
+		require.NoError(t, err)
+		require.Equal(t, "k", p.Stages[1].Name)
+		return p.Stages[1].Tables[0].Type
+	}
+	by := table(func(in operators.Stream[hit]) operators.KeyedStream[string, hit] {
+		return operators.KeyBy(in, "k", serde.String, byKey, operators.Groups(n))
+	})
+	require.Equal(t, by+", key groups by KeyAhead", table(func(in operators.Stream[hit]) operators.KeyedStream[string, hit] {
+		return operators.KeyAhead(operators.Forward(in, "k"), serde.String, byKey, partitionOf(n))
+	}))
+}
+
 // One item in 64 is checked, from the first on.
 func TestKeyAheadChecksSome(t *testing.T) {
 	run := func(wrong int) error {

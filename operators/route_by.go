@@ -58,9 +58,9 @@ func routedBy[K any](j *Job, name string, o *routeOptions) chain.Router[K] {
 // baseAhead is the base of a stage whose key groups are the partitions of KeyAhead.
 const baseAhead = "KeyAhead"
 
-// routed returns what RouteBy adds to the types of a stage's inputs and tables.
+// routed returns what RouteBy, or KeyAhead, adds to the types of a stage's inputs and tables.
 func (st *stage) routed() string {
-	if st.base == "" || st.base == baseAhead {
+	if st.base == "" {
 		return ""
 	}
 	return ", key groups by " + st.base
