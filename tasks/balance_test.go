@@ -121,7 +121,6 @@ func TestBalanceRefused(t *testing.T) {
 		require.NoError(t, err)
 		for want, r := range map[string]tasks.Balance{
 			`there is no dispatch "best"`:                {Stage: "by-key", Dispatch: "best"},
-			"do not report the keys of each key group":   {Stage: "by-key", Dispatch: "least-key"},
 			"task weight 0: use numbers above 0":         {Stage: "by-key", Dispatch: "weight", Shares: []float64{1, 0}},
 			`balance stage "what": the job has no stage`: {Stage: "what", Dispatch: "auto"},
 			`balance stage "keys"`:                       {Stage: "keys", Dispatch: "auto"},

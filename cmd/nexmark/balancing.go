@@ -16,7 +16,7 @@ func (e *engine) balanceFlag(f *pflag.FlagSet) {
 below=0.9 (the least number of items of a task divided by the greatest, over 5 s); off only measures.
 Behind it ,quiet=D: how long there is no other step (10s, or what every says). Before it STAGE: for one stage,
 as in keys:below=0.9; without, as in --rescale. It holds for this run of the job. What is impossible is what is for --rescale`)
-	f.StringVar(&e.dispatch, "dispatch", "least-count", "with --balance, what distributes key groups: hash (as in a new job), least-count (by items a second), weight (the same with --task-weights) or auto (the best of them)")
+	f.StringVar(&e.dispatch, "dispatch", "least-count", "with --balance, what distributes key groups: hash (as in a new job), least-count (by items a second), least-key (by keys in state), weight (the same with --task-weights) or auto (the best of them)")
 	f.StringVar(&e.taskWeights, "task-weights", "", "with --dispatch weight or auto: shares of the tasks, as 3,1,1")
 }
 

@@ -201,7 +201,6 @@ func TestBalanceRefused(t *testing.T) {
 		{"--balance=quiet=1s", "use off, every=20s"},
 		{"--balance=below=0.9,every=2s", "use off, every=20s"},
 		{"--balance=off --dispatch=best", `there is no dispatch "best"`},
-		{"--balance=off --dispatch=least-key", "tasks that run do not report the keys of each key group"},
 		{"--balance=off --dispatch=weight --task-weights=3,x", "use numbers above 0"},
 		{"--balance=rows:off", "rows"},
 		{"--balance=off --protocol=txn", "txn"},

@@ -64,7 +64,7 @@ them. It changes nothing: neither the log nor what the job was asked for.`,
 	f := cmd.Flags()
 	f.StringVar(&b.request.Stage, "stage", "", "the stage")
 	f.StringVar(&b.when, "balance", "", "`WHEN` there is a step: every=20s, items=10000000, below=0.9, behind each of them ,quiet=D for how long there is no other step (10s, or what every says); off only measures")
-	f.StringVar(&b.request.Dispatch, "dispatch", "least-count", "what distributes key groups: hash (as in a new job), least-count (by items a second), weight (the same with --task-weights), auto (the best of them)")
+	f.StringVar(&b.request.Dispatch, "dispatch", "least-count", "what distributes key groups: hash (as in a new job), least-count (by items a second), least-key (by keys in state), weight (the same with --task-weights), auto (the best of them)")
 	f.StringVar(&b.shares, "task-weights", "", "with --dispatch weight or auto: shares of the tasks, as 3,1,1")
 	f.BoolVar(&b.dry, "dry-run", false, "show the loads, and what a step would move, and change nothing")
 	f.DurationVar(&b.measure, "measure", 3*time.Second, "with --dry-run: for how long the loads are measured")
@@ -142,14 +142,15 @@ func printPreview(out io.Writer, p *balance.Preview) error {
 		slots = fmt.Sprintf(", of which %d are slots (%d used, routing epoch %d)", p.Slots, p.SlotsUsed, p.Epoch)
 	}
 	fmt.Fprintf(w, "%s: %d tasks, %d key groups%s, measured for %.1f s\n", p.Stage, p.Tasks, p.KeyGroups, slots, p.Seconds)
-	fmt.Fprintln(w, "task\titems/s\tplanned")
+	unit, one := p.Unit()
+	fmt.Fprintf(w, "task\t%s\tplanned\n", unit)
 	sum := int64(0)
 	for i, n := range p.Items {
 		sum += n
-		fmt.Fprintf(w, "%d\t%.0f\t%.0f\n", i, float64(n)/p.Seconds, float64(p.Planned[i])/p.Seconds)
+		fmt.Fprintf(w, "%d\t%.0f\t%.0f\n", i, float64(n)/one, float64(p.Planned[i])/one)
 	}
 	if sum == 0 {
-		fmt.Fprintln(w, "no items came, so there is no load to distribute")
+		fmt.Fprintf(w, "no %s, so there is no load to distribute\n", p.Of)
 		return w.Flush()
 	}
 	fmt.Fprintf(w, "degree %.3f, extra %.1f %%\n", p.Degree, 100*p.Extra)
@@ -163,10 +164,10 @@ func printPreview(out io.Writer, p *balance.Preview) error {
 	}
 	fmt.Fprintf(w, "%s would move %d key groups%s: degree %.3f, extra %.1f %%\n", p.Dispatch, len(p.Moves), parts, p.PlannedDegree, 100*p.PlannedExtra)
 	if len(p.Moves) > 0 {
-		fmt.Fprintln(w, "key group\tfrom\tto\titems/s")
+		fmt.Fprintf(w, "key group\tfrom\tto\t%s\n", unit)
 	}
 	for _, m := range p.Moves {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%.0f\n", m.Group, m.From, m.To, float64(m.Items)/p.Seconds)
+		fmt.Fprintf(w, "%d\t%d\t%d\t%.0f\n", m.Group, m.From, m.To, float64(m.Items)/one)
 	}
 	for _, of := range []struct {
 		title string

@@ -72,6 +72,9 @@ taken out                  key group  slot  from  to  items/s
 	require.Contains(t, shown(p), "would move 0 key groups, place 1 parts in slots, and take 1 out: degree 1.000, extra 0.0 %\nplaced ")
 	p.Placed, p.Back = nil, nil
 	require.Contains(t, shown(p), "\nleast-count has nothing better\n")
-	p.Items = []int64{0, 0}
-	require.Contains(t, shown(p), "\nno items came, so there is no load to distribute\n")
+	p.Of, p.Items = "items", []int64{0, 0}
+	require.Contains(t, shown(p), "\nno items, so there is no load to distribute\n")
+	p.Of, p.Items, p.Moves = "keys", []int64{1500, 500}, []balance.Move{{Group: 3, From: 0, To: 1, Items: 500}}
+	require.Contains(t, shown(p), "task  keys  planned\n0     1500")
+	require.Contains(t, shown(p), "key group  from  to  keys\n3          0     1   500\n")
 }

@@ -48,9 +48,10 @@ type StateTable interface {
 	// of both groups; Rehomed, which follows when all tables have re-homed, builds it again.
 	Rehome(from, to int, match Match) error
 	Rehomed(from, to int)
-	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what
-	// Changes would append now.
+	// Len returns the number of keys, Keys how many of them are of a key group, as of the last call of
+	// Changes; Bytes a rough size in memory, Pending a rough size of what Changes would append now.
 	Len() int
+	Keys(group int) int
 	Bytes() int
 	Pending() int
 }

@@ -584,6 +584,13 @@ func (t *task) take(c exec.Chain, outputs []*exec.Output, moves []slotMove, w in
 	log := exec.NewOutput(t.Groups())
 	for i, table := range c.Tables() {
 		table.Changes(i, log)
+		n := 0
+		for g := range t.Groups() {
+			n += table.Keys(g)
+		}
+		if n != table.Len() {
+			return m, fmt.Errorf("optest: stage %q, task %d: table %q counts %d keys, its key groups %d", t.spec.Name, t.index, table.Name(), table.Len(), n)
+		}
 	}
 	for g := range t.Groups() {
 		of, err := parseChanges(g, log.Section(g))

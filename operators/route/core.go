@@ -27,7 +27,7 @@ type Sample struct {
 	// At is a time in ms since any moment; it rises.
 	At int64
 	// Items is the number of items of each key group that were processed since the previous sample,
-	// Keys the number of keys in the state of each; nil: not known.
+	// Keys the number of keys in the state of each; nil: Keys are not known.
 	Items, Keys []int64
 	// Bytes is the size of the stage's state; 0: not known.
 	Bytes int64
@@ -56,9 +56,9 @@ type Decision struct {
 	Places       []Place
 	Placed, Back int
 	// Degree and Extra are measured over the newest 5 s; Planned is what the degree is to become, by
-	// the planner's load.
+	// the planner's load. A Core for keys has those of the keys in state.
 	Degree, Extra, Planned float64
-	// ByTask is the number of items of each task in the newest 5 s. Measured says that there are enough
+	// ByTask is the number of items of each task in the newest 5 s, or of its keys. Measured says that there are enough
 	// of them for a degree that says something.
 	ByTask   []int64
 	Measured bool
@@ -74,13 +74,14 @@ const (
 	mostQuiet  = 600_000
 	horizon    = 30.0 // s for which a step must pay
 	bandwidth  = 100e6
-	enoughLoad = 1000 // items in the window; of fewer the degree says nothing
+	enoughLoad = 1000 // items in the window, or keys; of fewer the degree says nothing
 )
 
 // Core decides when the key groups of one stage are distributed anew.
 type Core struct {
 	when    When
 	plan    Planner
+	keys    bool // the load is the keys in state
 	history History
 	newest  []Sample // of the window
 	low     int      // samples in a row below the threshold
@@ -104,16 +105,32 @@ func NewCore(w When, p Planner) *Core {
 	return &Core{when: w, plan: p, quiet: w.Quiet}
 }
 
-// Next takes a sample and decides.
-func (c *Core) Next(s *Sample) Decision {
-	c.take(s)
+// ForKeys makes a core that does not know anything yet one for keys: the loads are the keys in state, as they are now.
+func (c *Core) ForKeys() *Core {
+	c.keys = true
+	return c
+}
+
+// loads returns the load of each key group in the newest 5 s.
+func (c *Core) loads(s *Sample) []int64 {
 	items := make([]int64, len(s.Owners))
+	if c.keys {
+		copy(items, s.Keys)
+		return items
+	}
 	for i := range c.newest {
 		for g, n := range c.newest[i].Items {
 			items[g] += n
 		}
 	}
-	by := Tasks(items, s.Owners, s.Tasks)
+	return items
+}
+
+// Next takes a sample and decides.
+func (c *Core) Next(s *Sample) Decision {
+	c.take(s)
+	now := c.loads(s)
+	by := Tasks(now, s.Owners, s.Tasks)
 	d := Decision{ByTask: by, Degree: Degree(by, s.Shares), Extra: Extra(by, s.Shares)}
 	var all int64
 	for _, n := range by {
@@ -128,7 +145,10 @@ func (c *Core) Next(s *Sample) Decision {
 		return d
 	}
 	c.began, c.items = s.At, 0
-	load := c.history.Load()
+	load := now
+	if !c.keys {
+		load = c.history.Load()
+	}
 	p := NewPlan(c.plan, s, load)
 	owners, places := p.Owners, p.Places
 	have := Degree(Tasks(load, s.Owners, s.Tasks), s.Shares)
@@ -138,11 +158,11 @@ func (c *Core) Next(s *Sample) Decision {
 	case moved == 0 && places == nil:
 		d.Why = "the planner has nothing better"
 		return d
-	case d.Planned < have+leastGain(&d, have, load, s.Tasks):
+	case d.Planned < have+c.leastGain(&d, have, load, s.Tasks):
 		d.Why = fmt.Sprintf("a degree of %.2f instead of %.2f is not worth moving %d key groups", d.Planned, have, moved)
 		return d
 	}
-	if took := float64(s.Bytes) * float64(moved) / float64(len(owners)) / bandwidth; took >= horizon*d.Extra && took > 0 {
+	if took := float64(s.Bytes) * float64(moved) / float64(len(owners)) / bandwidth; took >= horizon*d.Extra && took > 0 && !c.keys {
 		d.Why = fmt.Sprintf("moving %d key groups takes %.1f s, and gains %.1f s in half a minute", moved, took, horizon*d.Extra)
 		return d
 	}
@@ -152,6 +172,15 @@ func (c *Core) Next(s *Sample) Decision {
 		d.Placed, d.Back = len(with), len(without)
 	}
 	return d
+}
+
+// leastGain returns the least difference of the degrees of two plans that is worth a step. Keys do not come and go by chance as
+// items do.
+func (c *Core) leastGain(d *Decision, have float64, load []int64, tasks int) float64 {
+	if c.keys {
+		return mostGain
+	}
+	return leastGain(d, have, load, tasks)
 }
 
 // leastGain returns the least difference of the degrees of two plans that is worth a step, have being the
@@ -220,7 +249,7 @@ func (c *Core) take(s *Sample) {
 }
 
 // waits returns why it is not the time to look for a better plan, empty if it is. all is the number of
-// items in the window.
+// items in the window, or of keys.
 func (c *Core) waits(s *Sample, all int64) string {
 	switch {
 	case c.when.off():
@@ -231,6 +260,10 @@ func (c *Core) waits(s *Sample, all int64) string {
 		return "the stage has one task"
 	case s.At < c.silent:
 		return fmt.Sprintf("no step for %d s, to see the effect of the newest", (c.silent-s.At+999)/1000)
+	case c.keys && s.Keys == nil:
+		return "the keys of some key groups were not counted yet"
+	case all < enoughLoad && c.keys:
+		return "too few keys"
 	case all < enoughLoad:
 		return "too few items"
 	case c.when.Every > 0 && s.At-c.began < c.when.Every:

@@ -19,7 +19,8 @@ import (
 // world carries out the commands of testdata:
 //
 //	stage 4 tasks 64 groups below 0.9   begin, with the owners of a new job; or every 20000 (ms), items 100000, off
-//	dispatch least-count                of another planner
+//	dispatch least-count                of another planner; with least-key of a core for keys
+//	keys-in-state 100000 1.1            so many keys are in the groups, by Zipf weights; nothing: they were not counted
 //	zipf 1.1 turn 2                     group weights: a random order for each turn
 //	even                                all groups have the same weight
 //	hot 7 0.6                           key group 7 gets 60 % of the items
@@ -89,15 +90,21 @@ func (w *world) do(f []string) {
 	case "dispatch":
 		plan, err := ByName(f[1])
 		require.NoError(w.s, err)
-		w.core = NewCore(w.when, plan)
-	case "zipf":
-		order := rand.New(rand.NewPCG(uint64(w.s.Int(f[3])), 1)).Perm(len(w.weights))
-		sum := 0.0
-		for i := range order {
-			sum += math.Pow(float64(i+1), -w.number(f[1]))
+		if w.core = NewCore(w.when, plan); f[1] == "least-key" {
+			w.core.ForKeys()
 		}
-		for i, g := range order {
-			w.weights[g] = math.Pow(float64(i+1), -w.number(f[1])) / sum
+	case "keys-in-state":
+		if w.sample.Keys = nil; len(f) == 1 {
+			break
+		}
+		w.sample.Keys = make([]int64, len(w.sample.Owners))
+		for g, part := range zipfWeights(len(w.sample.Keys), w.number(f[2])) {
+			w.sample.Keys[g] = int64(w.number(f[1]) * part)
+		}
+	case "zipf":
+		parts := zipfWeights(len(w.weights), w.number(f[1]))
+		for i, g := range rand.New(rand.NewPCG(uint64(w.s.Int(f[3])), 1)).Perm(len(w.weights)) {
+			w.weights[g] = parts[i]
 		}
 	case "even":
 		w.even()
@@ -132,6 +139,19 @@ func (w *world) do(f []string) {
 	default:
 		w.s.Unknown()
 	}
+}
+
+// zipfWeights returns weights that fall, of the sum 1.
+func zipfWeights(n int, s float64) []float64 {
+	all, sum := make([]float64, n), 0.0
+	for i := range all {
+		all[i] = math.Pow(float64(i+1), -s)
+		sum += all[i]
+	}
+	for i := range all {
+		all[i] /= sum
+	}
+	return all
 }
 
 func (w *world) even() {

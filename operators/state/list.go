@@ -239,6 +239,9 @@ func (m *List[K, V]) Name() string { return m.name }
 // Len returns the number of values.
 func (m *List[K, V]) Len() int { return m.n }
 
+// Keys implements exec.StateTable.
+func (m *List[K, V]) Keys(group int) int { return m.index.Group(group).Values }
+
 // Bytes returns a rough size in memory.
 func (m *List[K, V]) Bytes() int {
 	var e Elem[V]

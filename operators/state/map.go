@@ -264,6 +264,9 @@ func (m *Map[K, V]) Name() string { return m.name }
 // Len returns the number of keys.
 func (m *Map[K, V]) Len() int { return m.n }
 
+// Keys implements exec.StateTable.
+func (m *Map[K, V]) Keys(group int) int { return m.index.Group(group).Values }
+
 // Bytes returns a rough size in memory.
 func (m *Map[K, V]) Bytes() int {
 	return m.index.Size()*m.perEntry() + m.size

@@ -255,6 +255,15 @@ func (m *PaneTable[K, A]) Describe() string {
 // Name implements StateTable; Len and Bytes count panes.
 func (m *PaneTable[K, A]) Name() string { return m.name }
 func (m *PaneTable[K, A]) Len() int     { return m.n }
+
+// Keys implements exec.StateTable.
+func (m *PaneTable[K, A]) Keys(group int) int {
+	if m.disk != nil {
+		return m.disk.ends.InGroup(group)
+	}
+	return m.index.Group(group).Values
+}
+
 func (m *PaneTable[K, A]) Bytes() int {
 	var e PaneEntry[K, A]
 	var p Pane[A]

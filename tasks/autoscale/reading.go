@@ -7,10 +7,11 @@ type Reading struct {
 	// Job is the job's name, ID its id in the log.
 	Job string `json:"job"`
 	ID  string `json:"id"`
-	// Status is the task's; Load is its Load, and Sent has ByGroup of each of its Sent, which the JSON of
+	// Status is the task's; Load and Keys are its Load and Keys, and Sent has ByGroup of each of its Sent, which the JSON of
 	// a status leaves out.
 	Status status.Snapshot `json:"status"`
 	Load   []uint64        `json:"load"`
+	Keys   []int64         `json:"keys,omitempty"`
 	Sent   [][]uint64      `json:"sent,omitempty"`
 	// Samples has what was sampled of each of Status.Sent, nil: nothing was. They are told if they are asked for.
 	Samples []*status.Sampler `json:"samples,omitempty"`
@@ -20,7 +21,7 @@ type Reading struct {
 
 // NewReading returns the reading of a task of a job.
 func NewReading(job, id string, s status.Snapshot) Reading {
-	r := Reading{Job: job, ID: id, Status: s, Load: s.Load}
+	r := Reading{Job: job, ID: id, Status: s, Load: s.Load, Keys: s.Keys}
 	for i := range s.Sent {
 		r.Sent = append(r.Sent, s.Sent[i].ByGroup)
 	}
@@ -45,7 +46,7 @@ func NewMeasured(job, id string, s status.Snapshot) Reading {
 // Snapshot returns the status with what its JSON leaves out.
 func (r *Reading) Snapshot() status.Snapshot {
 	s := r.Status
-	s.Load, s.Measured = r.Load, r.Measured
+	s.Load, s.Keys, s.Measured = r.Load, r.Keys, r.Measured
 	for i := range min(len(s.Sent), len(r.Sent)) {
 		s.Sent[i].ByGroup = r.Sent[i]
 	}

@@ -24,9 +24,6 @@ const every = time.Second
 
 // Check returns why a request makes no sense.
 func (r *Request) Check() error {
-	if r.Dispatch == "least-key" {
-		return errors.New("dispatch least-key: tasks that run do not report the keys of each key group; use least-count, weight or auto")
-	}
 	if err := route.CheckShares(r.Shares); err != nil {
 		return err
 	}
@@ -102,6 +99,9 @@ func (b *Balancer) State() State {
 // other step.
 func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 	core := route.NewCore(route.When(b.request.When), b.plan)
+	if b.request.byKeys() {
+		core.ForKeys()
+	}
 	b.table() // for those who ask for the state before the first sample
 	each := every
 	if e := time.Duration(b.request.When.Every) * time.Millisecond; e > 0 {
@@ -134,6 +134,7 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 		}
 		all := b.job.Status()
 		b.meter.sample(b.streams, all, &s)
+		s.Keys, s.Bytes = state(b.request.Stage, s.Owners, all)
 		if table != nil {
 			s.Fine = sampled(b.streams, all)
 		}
@@ -170,7 +171,9 @@ func (b *Balancer) decided(d *route.Decision, by []int64, shares []float64) {
 		b.since[i] += n
 		st.BecameOf += n
 	}
-	st.Became = route.Degree(b.since, shares)
+	if st.Became = route.Degree(b.since, shares); b.request.byKeys() {
+		st.Became = d.Degree
+	}
 }
 
 // table returns the routing table of the stage's input, nil if its key groups are to stay whole.
@@ -189,7 +192,7 @@ func (b *Balancer) table() *route.Table {
 	if table != nil {
 		b.state.Epoch, b.state.SlotsUsed = table.Epoch, len(table.Places())
 	}
-	if b.request.Dispatch == "hash" {
+	if b.request.whole() {
 		return nil
 	}
 	return table
@@ -256,6 +259,31 @@ func sampled(streams []string, all []status.Snapshot) sketch.Sample {
 	}
 	return sketch.Sum(of...)
 }
+
+// state returns what the tasks of a stage have in their state: the number of keys of each key group, nil if those of one were not
+// counted, and the bytes of all.
+func state(stage string, owners []int, all []status.Snapshot) (keys []int64, bytes int64) {
+	keys = slices.Repeat([]int64{unknown}, len(owners))
+	for i := range all {
+		t := &all[i]
+		if t.Stage != stage {
+			continue
+		}
+		bytes += t.StateBytes
+		for g := range min(len(t.Keys), len(owners)) {
+			if owners[g] == t.Task {
+				keys[g] = t.Keys[g]
+			}
+		}
+	}
+	if slices.Contains(keys, unknown) {
+		keys = nil
+	}
+	return keys, bytes
+}
+
+// unknown is in a status for keys that were not counted.
+const unknown = -1
 
 // meter reads what has come for each key group of a stage: what the tasks before it have appended to its
 // inputs. What its own tasks have processed would say, while they are behind, which of them had a

@@ -38,7 +38,7 @@ func (j *uneven) Layout() *layout.Layout {
 	defer j.mu.Unlock()
 	return &layout.Layout{
 		Plan:    &exec.Plan{Streams: []exec.StreamSpec{{Name: "keys"}}, Stages: []exec.StageSpec{{Name: "source"}, {Name: "sums", Inputs: []int{0}}}},
-		Streams: []layout.Stream{{Groups: 4}}, Stages: []layout.Stage{{Tasks: 1, Groups: 1}, {Tasks: 2, Groups: 4, Owner: j.owner}},
+		Streams: []layout.Stream{{Groups: len(j.owner)}}, Stages: []layout.Stage{{Tasks: 1, Groups: 1}, {Tasks: 2, Groups: len(j.owner), Owner: j.owner}},
 	}
 }
 
@@ -114,7 +114,7 @@ func TestLook(t *testing.T) {
 	p, err := Look(Request{Stage: "sums", Dispatch: "least-count"}, j.Layout(), 1, nil, at(100), at(110))
 	require.NoError(t, err)
 	require.Equal(t, &Preview{
-		Stage: "sums", Dispatch: "least-count", Tasks: 2, KeyGroups: 4, Items: []int64{60, 40}, Planned: []int64{50, 50},
+		Stage: "sums", Dispatch: "least-count", Tasks: 2, KeyGroups: 4, Of: "items", Items: []int64{60, 40}, Planned: []int64{50, 50},
 		Degree: 2.0 / 3, Extra: p.Extra, PlannedDegree: 1, Moves: []Move{{0, 0, 1, 10}},
 	}, p)
 	require.InDelta(t, 0.2, p.Extra, 1e-9)
@@ -128,6 +128,39 @@ func TestLook(t *testing.T) {
 	require.InDelta(t, 0.6, p.Extra, 1e-9)
 	require.Greater(t, p.PlannedDegree, 0.7)
 	require.Less(t, p.PlannedExtra, 0.25)
+}
+
+// By keys a preview has those of the second reading, which their key groups' owners tell. It needs all of them.
+func TestLookAtKeys(t *testing.T) {
+	j := &uneven{begin: time.Now(), owner: []int{0, 0, 0, 1}}
+	sums := func(keys ...[]int64) (all []status.Snapshot) {
+		for task, k := range keys {
+			all = append(all, status.Snapshot{Stage: "sums", Task: task, Keys: k, StateBytes: 100})
+		}
+		return append(all, status.Snapshot{Stage: "source", Keys: []int64{9, 9, 9, 9}, StateBytes: 1})
+	}
+	all := sums([]int64{10, 20, 30, 77}, []int64{-1, 50, -1, 40})
+	keys, bytes := state("sums", j.owner, all)
+	require.Equal(t, []int64{10, 20, 30, 40}, keys)
+	require.EqualValues(t, 200, bytes)
+	r := Request{Stage: "sums", Dispatch: "least-key"}
+	require.NoError(t, r.Check())
+	p, err := Look(r, j.Layout(), 1, nil, sums(), all)
+	require.NoError(t, err)
+	p.Seconds = 3
+	require.Equal(t, &Preview{
+		Stage: "sums", Dispatch: "least-key", Tasks: 2, KeyGroups: 4, Of: "keys", Items: []int64{60, 40}, Planned: []int64{50, 50},
+		Degree: 2.0 / 3, Extra: p.Extra, PlannedDegree: 1, Moves: []Move{{0, 0, 1, 10}}, Seconds: 3,
+	}, p)
+	unit, one := p.Unit()
+	require.Equal(t, "keys", unit)
+	require.EqualValues(t, 1, one)
+	for _, all := range [][]status.Snapshot{
+		sums([]int64{10, 20, 30, 77}), sums([]int64{10, 20, 30, 77}, []int64{-1, 50, -1, -1}), sums([]int64{10, 20}, []int64{1, 1, 1, 1}),
+	} {
+		_, err = Look(r, j.Layout(), 1, nil, sums(), all)
+		require.ErrorContains(t, err, "the keys of some key groups were not counted")
+	}
 }
 
 // With slots a preview has the parts that another table would place, and those that it would take out: by the samples of the second

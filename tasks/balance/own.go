@@ -41,7 +41,7 @@ func (r *Request) own(s *route.Stage) (owners []int, err error) {
 			err = fmt.Errorf("the planner of stage %s panicked: %v", r.Stage, p)
 		}
 	}()
-	l := &Load{Owners: slices.Clone(s.Owners), Slots: s.Slots, Tasks: s.Tasks, Items: slices.Clone(s.Items), Shares: slices.Clone(s.Shares)}
+	l := &Load{Owners: slices.Clone(s.Owners), Slots: s.Slots, Tasks: s.Tasks, Items: slices.Clone(s.Items), Keys: slices.Clone(s.Keys), Shares: slices.Clone(s.Shares)}
 	if owners, err = r.Planner(l); err != nil {
 		return nil, fmt.Errorf("the planner of stage %s: %w", r.Stage, err)
 	}

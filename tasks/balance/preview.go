@@ -3,6 +3,7 @@
 package balance
 
 import (
+	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/route"
@@ -31,18 +32,25 @@ func Look(r Request, l *layout.Layout, index int, table *routing.Table, from, to
 	} else if r.Shares != nil {
 		return nil, fmt.Errorf("stage %q has %d tasks, and there are %d task weights", r.Stage, st.Tasks, len(r.Shares))
 	}
-	p := &Preview{Stage: r.Stage, Dispatch: r.Dispatch, Tasks: st.Tasks, KeyGroups: st.Groups, Moves: []Move{}}
+	s.Keys, s.Bytes = state(r.Stage, s.Owners, to)
+	load, of := s.Items, ofItems
+	if r.byKeys() {
+		if load, of = s.Keys, ofKeys; load == nil {
+			return nil, errors.New("dispatch least-key: the keys of some key groups were not counted; try again when each task has made a commit")
+		}
+	}
+	p := &Preview{Stage: r.Stage, Dispatch: r.Dispatch, Of: of, Tasks: st.Tasks, KeyGroups: st.Groups, Moves: []Move{}}
 	if table != nil {
 		p.Slots, p.SlotsUsed, p.Epoch = table.Slots, len(table.Places()), table.Epoch
-		if r.Dispatch != "hash" {
+		if !r.whole() {
 			s.Table, s.Fine = table, sampled(inputs(l, index), to)
 		}
 	}
-	next := route.NewPlan(plan, &s, s.Items)
+	next := route.NewPlan(plan, &s, load)
 	if failed != nil {
 		return nil, failed
 	}
-	p.Items, p.Planned = route.Tasks(s.Items, st.Owner, st.Tasks), next.ByTask
+	p.Items, p.Planned = route.Tasks(load, st.Owner, st.Tasks), next.ByTask
 	p.Degree, p.Extra = route.Degree(p.Items, s.Shares), route.Extra(p.Items, s.Shares)
 	p.PlannedDegree, p.PlannedExtra = route.Degree(p.Planned, s.Shares), route.Extra(p.Planned, s.Shares)
 	filled := p.places(&s, next)

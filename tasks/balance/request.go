@@ -11,7 +11,8 @@ import (
 type Request struct {
 	// Stage is the stage's name.
 	Stage string `json:"stage"`
-	// Dispatch is the name of a planner of package route: hash, least-count, weight or auto; or Own.
+	// Dispatch is the name of a planner of package route: hash, least-key, least-count, weight or auto; or Own. The loads of
+	// least-key are the keys in state, and those of the others the items that come.
 	Dispatch string `json:"planner"`
 	// Planner makes the owners if Dispatch is Own. It is a function of the program that runs the job in one
 	// process: a request in etcd has none.
@@ -26,6 +27,12 @@ type Request struct {
 // Own is the Dispatch of a request with a Planner of its own.
 const Own = "own"
 
+// byKeys reports whether keys in state are balanced.
+func (r *Request) byKeys() bool { return r.Dispatch == "least-key" }
+
+// whole reports whether key groups stay whole in a stage with slots: of parts only the items are sampled.
+func (r *Request) whole() bool { return r.Dispatch == "hash" || r.byKeys() }
+
 // Load is what a Planner makes owners for.
 type Load struct {
 	// Owners is the present owner of each key group, of which the last ones, Slots many, are slots.
@@ -36,6 +43,8 @@ type Load struct {
 	// Items is the load of each key group by the items that came for it, of which newer ones count more. Only
 	// the proportions of the loads mean something.
 	Items []int64
+	// Keys is the number of keys in the state of each key group; nil: those of some were not counted yet.
+	Keys []int64
 	// Shares are those of the request; nil: equal ones.
 	Shares []float64
 }

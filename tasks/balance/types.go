@@ -33,7 +33,7 @@ type State struct {
 	Tasks     int `json:"tasks"`
 	KeyGroups int `json:"key_groups"`
 	// Degree and Extra are those of the newest 5 s, Mean the mean of Degree since the Balancer began,
-	// over its samples that have enough items.
+	// over its samples that have enough items. With dispatch least-key they are those of the keys in state, as is Became.
 	Degree float64 `json:"degree"`
 	Extra  float64 `json:"extra"`
 	Mean   float64 `json:"degree_mean"`
@@ -106,8 +106,9 @@ type Preview struct {
 	Dispatch  string `json:"planner"`
 	Tasks     int    `json:"tasks"`
 	KeyGroups int    `json:"key_groups"`
-	// Items is the number of items that came for the key groups of each task, Planned what it would have
-	// been with the planned owners.
+	// Of is what is counted: "items" that came, or "keys" in state, with dispatch least-key. Items is their number for
+	// each task, or that of those of a key group, here and in Moves; Planned is what it would have been with the planned owners.
+	Of      string  `json:"of"`
 	Items   []int64 `json:"items_by_task"`
 	Planned []int64 `json:"planned_by_task"`
 	// Degree and Extra are those of Items, PlannedDegree and PlannedExtra those of Planned.
@@ -127,6 +128,20 @@ type Preview struct {
 	// Seconds is the time between the readings, which the caller sets.
 	Seconds float64 `json:"seconds"`
 }
+
+// Unit returns the unit in which people read the counts of the preview, and how many of what is counted are one.
+func (p *Preview) Unit() (name string, one float64) {
+	if p.Of == ofKeys {
+		return p.Of, 1
+	}
+	return "items/s", p.Seconds
+}
+
+// What a preview counts.
+const (
+	ofItems = "items"
+	ofKeys  = "keys"
+)
 
 // Move is one key group that would go from one task to another.
 type Move struct {

@@ -153,14 +153,10 @@ func (t *task) takeChanges() ([]sharedlog.Record, error) {
 
 // collectChanges moves the net changes of all tables to the output of changes.
 func (t *task) collectChanges() {
-	keys, bytes := 0, 0
 	for i, table := range t.tables {
 		table.Changes(i, t.out.changes)
-		keys += table.Len()
-		bytes += table.Bytes()
 	}
-	t.status.State.Store(int64(keys))
-	t.status.StateBytes.Store(int64(bytes))
+	t.status.Holds(t.tables, t.owned)
 }
 
 // packChanges makes a record of the changes so far. Its tags are those of its own key groups and of

@@ -46,6 +46,7 @@ type Status struct {
 	Moves                                                  Moves
 	// Load counts the items of each key group that the task has processed. The slice does not change.
 	Load []atomic.Uint64
+	keys keys
 	// Sent is by output stream. The slice does not change behind the first Read.
 	Sent []Sending
 
@@ -109,6 +110,9 @@ type Snapshot struct {
 	Through sharedlog.LSN `json:"through"`
 	// Load is the number of items of each key group that this instance has processed; nil at a source.
 	Load []uint64 `json:"-"`
+	// Keys is the number of keys in the state of each key group, as of the first commit after the previous reading;
+	// -1: they were not counted since the instance started. It says nothing of key groups that the task does not own. nil at a source.
+	Keys []int64 `json:"-"`
 	// Measured is how far the items that this instance has processed were out of order, as of its last commit; nil: the
 	// grain of its stage is not chosen.
 	Measured *Measured `json:"-"`
@@ -166,7 +170,8 @@ func (s *Status) Skipped(n uint64, why error) {
 // New returns the status of a task of a stage with a number of key groups, 0 for a source, that has
 // not started. clock reads the wall clock.
 func New(clock func() time.Time, groups int) *Status {
-	s := &Status{clock: clock, Load: make([]atomic.Uint64, groups)}
+	s := &Status{clock: clock, Load: make([]atomic.Uint64, groups), keys: keys{group: make([]atomic.Int64, groups)}}
+	s.keys.begin()
 	s.Watermark.Store(exec.MinTime)
 	return s
 }
@@ -181,6 +186,7 @@ func (s *Status) Began() {
 	for g := range s.Load {
 		s.Load[g].Store(0)
 	}
+	s.keys.begin()
 	for i := range s.Sent {
 		s.Sent[i].begin()
 	}
@@ -221,6 +227,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 	for g := range s.Load {
 		r.Load = append(r.Load, s.Load[g].Load())
 	}
+	r.Keys = s.keys.take()
 	for i := range s.Sent {
 		r.Sent = append(r.Sent, s.Sent[i].read())
 	}

@@ -77,6 +77,14 @@ func (x *Ends) Expire(from, to int64) (n int) {
 	return n
 }
 
+// InGroup returns the number of panes of a group.
+func (x *Ends) InGroup(group int) (n int) {
+	for i := range x.All {
+		n += int(x.All[i].By[group])
+	}
+	return n
+}
+
 // DropGroup removes a group and returns the number of its panes.
 func (x *Ends) DropGroup(group int) (n int) {
 	for i := range x.All {

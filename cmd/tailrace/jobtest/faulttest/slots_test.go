@@ -103,6 +103,8 @@ func slotted(protocol string, times int) {
 	w.Grown(j, 2000)
 	dry := w.Tailrace("job", "balance", j.Name, "--stage", stage, "--dry-run", "--measure", "2s")
 	Expect(dry).To(MatchRegexp(`7 key groups, of which 4 are slots \(0 used, routing epoch 0\)(?s:.*), place [1-4] parts in slots, and take 0 out: degree (0\.[6-9]|1)(?s:.*)\nplaced .*\n(key|[0-9]+/16 of group) `))
+	dry = w.Tailrace("job", "balance", j.Name, "--stage", stage, "--dispatch", "least-key", "--dry-run", "--measure", "2s")
+	Expect(dry).To(MatchRegexp(`measured for .*\ntask +keys +planned\n0 +[1-9][0-9]+ `))
 	w.Tailrace("job", "balance", j.Name, "--stage", stage, "--balance", "below=0.95,quiet=1s")
 	var leader string
 	Eventually(func() int {
