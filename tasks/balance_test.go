@@ -112,6 +112,34 @@ func TestBalance(t *testing.T) {
 	}
 }
 
+// A rescale of a stage that is balanced distributes the key groups by their loads, unless it says otherwise.
+func TestRescaledByLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now().UnixMilli()
+		plan, want := keptAndBusy(t, 40_000, func(k int) int64 { return begin + int64(k)/2 }, file)
+		job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{Parallelism: 2, Groups: 16, Logger: quiet})
+		require.NoError(t, err)
+		require.NoError(t, job.Balance(tasks.Balance{Stage: "by-key", Dispatch: "least-count", When: tasks.BalanceWhen{Below: 0.1}}))
+		<-time.After(4 * time.Second)
+		done, err := job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 3, Strategy: "sticky"})
+		require.NoError(t, err)
+		require.Equal(t, "sticky", done.Strategy)
+		<-time.After(6 * time.Second)
+		s := job.Balanced()[0]
+		require.Less(t, s.Degree, 0.7, "a third of the items are one key's")
+		done, err = job.Rescale(t.Context(), tasks.Rescale{Stage: "by-key", Tasks: 2})
+		require.NoError(t, err)
+		require.Equal(t, "load", done.Strategy)
+		<-time.After(6 * time.Second)
+		s = job.Balanced()[0]
+		require.Greater(t, s.Degree, 0.9)
+		require.Zero(t, s.Switches, "%+v", s)
+		require.NoError(t, job.Wait())
+		sameRows(t, want, lines(t, file))
+	})
+}
+
 // What cannot be rescaled cannot be balanced.
 func TestBalanceRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

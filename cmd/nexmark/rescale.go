@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,7 +33,7 @@ One that is not reached before the job ends is reported, and is no error. Not wi
 txn, aligned, aligned-early and unsafe`)
 	f.StringVar(&e.rescaleMode, "rescale-mode", rescale.ModeMove, "how a task gets the state of key groups that come to it; all but the first are for comparison:\n"+modeHelp())
 	f.IntVar(&e.rescaleBatch, "rescale-batch", 0, "how many key groups a task gives, or receives, in one step of a rescale; 0: all of them in one step")
-	f.StringVar(&e.repartition, "rescale-repartition", "sticky", "which key groups a rescale moves: sticky (as few as possible), range (as in a new job), hash (consistent hashing)")
+	f.StringVar(&e.repartition, "rescale-repartition", "", "which key groups a rescale moves: sticky (as few as possible), range (as in a new job), hash (consistent hashing); default: by their loads if the stage is balanced, else sticky")
 	f.BoolVar(&e.rescaleLate, "rescale-late", false, "new tasks, too, take over only when the others have processed their input up to the rescale: for comparison, it takes long behind a backlog")
 	f.Var((*autos)(&e.Autoscales), "auto", `keep the number of tasks of a stage between two bounds, as its load demands: STAGE=MIN..MAX, as in counts=2..8.
 STAGE may be left out (2..8), as in --rescale. The bounds are kept with the job (--data): run again without --auto it
@@ -71,7 +72,7 @@ func (e *engine) checkRescales() error {
 	if e.rescaleBatch < 0 {
 		return usagef("--rescale-batch: %d key groups a step; use 0 for any number", e.rescaleBatch)
 	}
-	if _, err := rescale.Strategy(e.repartition); err != nil {
+	if _, err := rescale.Strategy(cmp.Or(e.repartition, "sticky")); err != nil {
 		return usagef("--rescale-repartition: %w", err)
 	}
 	for i := range e.Rescales {

@@ -69,7 +69,7 @@ the rescale continues: tailrace job describe shows how far it is.`,
 	f := cmd.Flags()
 	f.StringVar(&r.request.Stage, "stage", "", "the stage (with --cancel: all, unless one is given)")
 	f.IntVar(&r.request.Tasks, "parallelism", 0, "how many tasks it is to have, at most one a key group")
-	f.StringVar(&r.request.Strategy, "repartition", "sticky", "which key groups move: sticky (as few as possible), range (as in a new job), hash (consistent hashing)")
+	f.StringVar(&r.request.Strategy, "repartition", "", "which key groups move: sticky (as few as possible), range (as in a new job), hash (consistent hashing); default: by their loads if the stage is balanced, else sticky")
 	f.StringVar(&r.owners, "owners", "", "a `FILE` with the task of each key group instead, a list of JSON: [0,0,1,…]")
 	f.IntVar(&r.request.Batch, "batch", 2, "how many key groups a task gives, or receives, in one step; 0: all at once, which takes less time and interrupts their items for longer")
 	f.StringVar(&r.request.Mode, "mode", rescale.ModeMove, "how a task gets the state of key groups that come to it, one of "+modeNames()+"; all but the first are for comparison")
@@ -110,7 +110,7 @@ func (r *rescaling) check(f *pflag.FlagSet) error {
 		return usagef("--parallelism %d: at least 1", q.Tasks)
 	case q.Batch < 0:
 		return usagef("--batch %d: a number of key groups, or 0 for all at once", q.Batch)
-	case !slices.Contains([]string{"sticky", "range", "hash"}, q.Strategy):
+	case !slices.Contains([]string{"", "sticky", "range", "hash"}, q.Strategy):
 		return usagef("--repartition %q: choose one of sticky, range, hash", q.Strategy)
 	}
 	if mode, err := rescale.ModeOf(q.Mode); err != nil || mode.Restarts {

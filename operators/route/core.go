@@ -126,6 +126,26 @@ func (c *Core) loads(s *Sample) []int64 {
 	return items
 }
 
+// Load returns the load by which the Core plans, as of the newest sample; nil: not enough is known.
+func (c *Core) Load() []int64 {
+	n := len(c.newest)
+	if n == 0 {
+		return nil
+	}
+	load, least := c.history.Load(), int64(enoughLoad*one)
+	if c.keys {
+		load, least = c.newest[n-1].Keys, enoughLoad
+	}
+	var all int64
+	for _, l := range load {
+		all += l
+	}
+	if all < least {
+		return nil
+	}
+	return load
+}
+
 // Next takes a sample and decides.
 func (c *Core) Next(s *Sample) Decision {
 	c.take(s)

@@ -44,7 +44,8 @@ type Balancer struct {
 
 	mu    sync.Mutex
 	state State
-	since []int64 // items of each task since the newest step, nil: there was one since the newest sample
+	since []int64     // items of each task since the newest step, nil: there was one since the newest sample
+	known route.Stage // the loads of the newest sample, if there were enough
 }
 
 // New returns a balancer of the stage with an index. Check must have accepted the request.
@@ -53,9 +54,15 @@ func New(job Job, logger *slog.Logger, index int, r Request) (*Balancer, error) 
 		job: job, logger: logger, request: r, index: index, streams: inputs(job.Layout(), index), began: time.Now(),
 		state: State{Request: r, Why: "there is no sample yet"},
 	}
-	var err error
-	if b.plan, err = r.planner(b.failed); err != nil {
+	plan, err := r.planner(b.failed)
+	if err != nil {
 		return nil, err
+	}
+	var alone sync.Mutex // a rescale may ask while a step is planned
+	b.plan = func(s *route.Stage) []int {
+		alone.Lock()
+		defer alone.Unlock()
+		return plan(s)
 	}
 	return b, nil
 }
@@ -139,11 +146,47 @@ func (b *Balancer) Run(ctx context.Context, stop <-chan struct{}) {
 			s.Fine = sampled(b.streams, all)
 		}
 		d := core.Next(&s)
+		b.learned(core.Load(), s.Keys)
 		b.decided(&d, route.Tasks(s.Items, s.Owners, s.Tasks), s.Shares)
 		if d.Owners != nil {
 			b.step(ctx, &s, &d)
 		}
 	}
+}
+
+// learned notes the loads by which the core plans, nil: it does not know enough.
+func (b *Balancer) learned(load, keys []int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known.Items, b.known.Keys = load, keys
+}
+
+// For returns the owners that the stage is to have with another number of tasks, by the loads of its key groups; nil: they are not
+// known, or are not balanced. So a rescale that leaves the owners open does not make uneven what has been made even.
+// Safe for concurrent use.
+func (b *Balancer) For(tasks int) []int {
+	w := b.request.When
+	w.Quiet = 0
+	if w == (When{}) || b.request.Dispatch == "hash" {
+		return nil
+	}
+	b.mu.Lock()
+	s := b.known
+	b.mu.Unlock()
+	l := b.job.Layout()
+	st := &l.Stages[b.index]
+	if len(s.Items) != st.Groups || tasks < 1 || tasks > st.Groups-st.Slots {
+		return nil
+	}
+	s.Owners, s.Slots, s.Tasks = slices.Clone(st.Owner), st.Slots, tasks
+	if len(b.request.Shares) == tasks {
+		s.Shares = b.request.Shares
+	}
+	owners := b.plan(&s)
+	if rescale.Check(rescale.Stage{Owners: s.Owners, Tasks: tasks}, owners) != nil || l.Fits(b.index, owners) != nil {
+		return nil // a planner of the user's fails, or one task's commits would have too many tags
+	}
+	return owners
 }
 
 // decided notes a decision, and the items that came for each task since the previous one.

@@ -31,6 +31,7 @@ type uneven struct {
 
 	mu    sync.Mutex
 	owner []int
+	loads []uint64 // of the key groups; nil: equal ones
 }
 
 func (j *uneven) Layout() *layout.Layout {
@@ -44,6 +45,13 @@ func (j *uneven) Layout() *layout.Layout {
 
 func (j *uneven) Status() []status.Snapshot {
 	n := uint64(time.Since(j.begin).Milliseconds())
+	if j.loads != nil {
+		var by []uint64
+		for _, l := range j.loads {
+			by = append(by, n*l)
+		}
+		return []status.Snapshot{{Stage: "source", Instance: 1, Sent: []status.Sent{{Stream: "keys", ByGroup: by}}}}
+	}
 	return []status.Snapshot{{Stage: "source", Instance: 1, Sent: []status.Sent{{Stream: "keys", ByGroup: []uint64{n, n, n, n}}}}}
 }
 
@@ -100,6 +108,64 @@ func TestStopsBehindItsStep(t *testing.T) {
 			require.InDelta(t, 1.0/3, st.Newest.Degree, 1e-9)
 			require.Equal(t, []int64{9000, 3000}, st.ByTask)
 			cancel()
+		})
+	}
+}
+
+// A rescale of a stage that is balanced gets owners by the loads, once they are known; not of one that is measured only, or has its
+// owners by the hash.
+func TestOwnersForARescale(t *testing.T) {
+	for _, c := range []struct {
+		dispatch string
+		when     When
+		shares   []float64
+		planner  Planner
+		want     []int64 // loads of 3 tasks; nil: they are not for this Balancer to say
+	}{
+		{dispatch: "least-count", when: When{Below: 0.1}, want: []int64{4, 4, 4}},
+		{dispatch: "weight", when: When{Below: 0.1}, shares: []float64{2, 1, 1}, want: []int64{6, 3, 3}},
+		{dispatch: "weight", when: When{Below: 0.1}, shares: []float64{1, 1}, want: []int64{4, 4, 4}},
+		{dispatch: "hash", when: When{Below: 0.1}},
+		{dispatch: "least-count", when: When{Quiet: 5}},
+		{dispatch: "least-key", when: When{Below: 0.1}},
+		{dispatch: Own, when: When{Below: 0.1}, planner: func(l *Load) ([]int, error) {
+			if l.Tasks == 3 {
+				return []int{0, 1, 2, 0, 1, 2}, nil
+			}
+			return l.Owners, nil
+		}, want: []int64{7, 3, 2}},
+		{dispatch: Own, when: When{Below: 0.1}, planner: func(l *Load) ([]int, error) {
+			if l.Tasks == 3 {
+				return nil, errors.New("not for three")
+			}
+			return l.Owners, nil
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			loads := []uint64{4, 2, 1, 3, 1, 1}
+			j := &uneven{begin: time.Now(), owner: []int{0, 0, 1, 1, 1, 1}, loads: loads}
+			b, err := New(j, slog.New(slog.DiscardHandler), 1, Request{Stage: "sums", Dispatch: c.dispatch, When: c.when, Shares: c.shares, Planner: c.planner})
+			require.NoError(t, err)
+			require.Nil(t, b.For(3), "nothing is known yet")
+			stop := make(chan struct{})
+			defer close(stop)
+			go b.Run(t.Context(), stop)
+			<-time.After(1500 * time.Millisecond)
+			require.Nil(t, b.For(3), "the first sample has no items")
+			<-time.After(3 * time.Second)
+			synctest.Wait()
+			owners := b.For(3)
+			if c.want == nil {
+				require.Nil(t, owners, "%+v", c)
+				return
+			}
+			of := make([]int64, 3)
+			for g, owner := range owners {
+				of[owner] += int64(loads[g])
+			}
+			require.Equal(t, c.want, of, "%+v: %v", c, owners)
+			require.Nil(t, b.For(7), "there are 6 key groups")
+			require.Nil(t, b.For(0))
 		})
 	}
 }

@@ -25,6 +25,9 @@ type Balancer struct{}
 // New returns an error.
 func New(Job, *slog.Logger, int, Request) (*Balancer, error) { return nil, errNone }
 
+// For is not called.
+func (b *Balancer) For(int) []int { return nil }
+
 // State is not called, nor are the other methods.
 func (b *Balancer) State() State { return State{} }
 

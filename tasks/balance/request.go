@@ -38,7 +38,7 @@ type Load struct {
 	// Owners is the present owner of each key group, of which the last ones, Slots many, are slots.
 	Owners []int
 	Slots  int
-	// Tasks is the number of tasks: owners are 0 to Tasks-1.
+	// Tasks is the number of tasks: owners are 0 to Tasks-1. When the stage is rescaled it is another one than the owners are of.
 	Tasks int
 	// Items is the load of each key group by the items that came for it, of which newer ones count more. Only
 	// the proportions of the loads mean something.

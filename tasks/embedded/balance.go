@@ -8,6 +8,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/balance"
+	"tailrace.dev/tailrace/tasks/rescale"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -51,6 +52,17 @@ func (j *Job) Balance(r balance.Request) error {
 	j.balancers[r.Stage] = &balancer{b, stop}
 	j.beside.Go(func() { b.Run(j.ctx, stop) })
 	return nil
+}
+
+// byLoad returns a request with owners that what balances the stage has planned.
+func (j *Job) byLoad(r rescale.Request) rescale.Request {
+	j.mu.Lock()
+	b := j.balancers[r.Stage]
+	j.mu.Unlock()
+	if b == nil {
+		return r
+	}
+	return r.ByLoad(b.For)
 }
 
 // Balanced returns how the key groups of stages are distributed, by the names of the stages that

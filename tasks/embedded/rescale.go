@@ -20,7 +20,8 @@ func members(c *runtime.Config, stage int) int {
 }
 
 // Rescale moves key groups between the tasks of a stage, which process on, until the stage has the
-// tasks that r asks for. If ctx ends before, the rescale stays where it is; the next one, or the next
+// tasks that r asks for. If the stage is balanced (Balance), and r says nothing of strategies or owners, key groups
+// are distributed by their loads. If ctx ends before, the rescale stays where it is; the next one, or the next
 // start of the job, continues it. A stage whose input has ended cannot be rescaled. After the job has
 // ended, or if it ends meanwhile, the error is runtime.ErrEnded.
 func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, error) {
@@ -33,7 +34,7 @@ func (j *Job) Rescale(ctx context.Context, r rescale.Request) (*rescale.Result, 
 	}
 	var rescaled *rescale.Result
 	err = j.alone(ctx, func(ctx context.Context) (err error) {
-		rescaled, err = h.Rescale(ctx, j, r)
+		rescaled, err = h.Rescale(ctx, j, j.byLoad(r))
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func owners(r rescale.Request, have *envelope.PlanStage) (goal []int, strategy s
 	var assign rescale.Assign
 	switch {
 	case r.Owners != nil:
-		assign, strategy = rescale.Explicit(r.Owners), "owners"
+		assign, strategy = rescale.Explicit(r.Owners), cmp.Or(strategy, "owners")
 	case strategy == "":
 		assign, strategy = rescale.Sticky, "sticky"
 	default:

@@ -17,8 +17,8 @@ type Request struct {
 	// Stage is the stage's name, Tasks the number of tasks that it is to have.
 	Stage string
 	Tasks int
-	// Strategy is sticky (the default), range, hash, or the name of Owners, which then has the owner
-	// of each key group.
+	// Strategy is sticky (the default, unless the stage is balanced: ByLoad), range, hash, or the name of Owners, which then
+	// has the owner of each key group.
 	Strategy string
 	Owners   []int
 	// Have, if not nil, are the owners that the request was made for: if the newest plan has others, or
@@ -55,6 +55,21 @@ type Result struct {
 	// SettledMS is the time in ms from the request until the receivers owned all groups.
 	SettledMS float64 `json:"settled_ms"`
 }
+
+// ByLoad returns the request with the owners that planned returns for its number of tasks, if it leaves open how key groups are
+// distributed, and planned knows owners.
+func (r Request) ByLoad(planned func(tasks int) []int) Request {
+	if r.Cancel || r.Strategy != "" || r.Owners != nil {
+		return r
+	}
+	if owners := planned(r.Tasks); owners != nil {
+		r.Strategy, r.Owners = Load, owners
+	}
+	return r
+}
+
+// Load is the strategy of owners that what balances the stage has made.
+const Load = "load"
 
 // String describes a Result in one sentence.
 func (r *Result) String() string {

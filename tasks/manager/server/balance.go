@@ -84,6 +84,23 @@ func (b *balancer) run(ctx context.Context) {
 	of.Run(ctx, nil) // the manager continues what was asked for
 }
 
+// byLoad returns requests, those without owners with the owners that what balances the stage has planned.
+func (r *term) byLoad(job string, asked []meta.Rescale) []meta.Rescale {
+	for k, b := range r.balancers {
+		of := b.balancer.Load()
+		if of == nil || k.job != job || k.id != r.states[job].ID {
+			continue
+		}
+		for i := range asked {
+			if a := &asked[i]; a.Stage == b.Stage {
+				q := rescale.Request{Tasks: a.Tasks, Strategy: a.Strategy, Owners: a.Owners, Cancel: a.Cancel}.ByLoad(of.For)
+				a.Strategy, a.Owners = q.Strategy, q.Owners
+			}
+		}
+	}
+	return asked
+}
+
 // Rescale implements balance.Job.
 func (b *balancer) Rescale(ctx context.Context, q rescale.Request) (*rescale.Result, error) {
 	done, err := b.scaler.Rescale(ctx, q)

@@ -129,7 +129,7 @@ func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
 // move starts to move key groups of a job.
 func (r *term) move(life context.Context, name string, tell func(func()), wg *sync.WaitGroup) {
 	ctx, cancel := context.WithCancel(life)
-	d := &drive{name: name, asked: r.asked(name), tables: r.tables(name), switches: r.wishes(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
+	d := &drive{name: name, asked: r.byLoad(name, r.asked(name)), tables: r.tables(name), switches: r.wishes(name), cancel: cancel, changed: make(chan struct{}, 1), entered: map[manager.TaskKey]bool{}, refused: map[manager.TaskKey]bool{}}
 	d.ask = func(k manager.TaskKey, givers []int) bool {
 		said := make(chan bool, 1)
 		tell(func() { said <- r.core.Enter(now(), k, givers) })
