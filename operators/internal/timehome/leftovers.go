@@ -46,7 +46,7 @@ func (h *Home) Clean() {
 			return false
 		}
 		most -= costOf(key, entry)
-		if _, _, ok := h.open(entry); !ok {
+		if _, _, _, ok := h.open(key, entry); !ok {
 			over = append(over, bytes.Clone(key))
 		}
 		return true

@@ -12,16 +12,19 @@ import (
 // in the order in which it fires, (time, key), and what has fired is one range to delete. It uses
 // group 0 of the Home below for all.
 //
-//	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
+//	time(u64, sign flipped) key group(u16) → era(uvarint) value
 //
 // Dropping a key group increments the group's era. Entries of an older era are ignored. Clean deletes
 // them, unless the other entries of their time, with which they go too, are deleted before: it does not
 // come to that if the task has nothing of that time when it is over.
 //
-// Invariant: a key has one group, which is determined by its hash.
+// The group is in the key: a key that is re-homed has entries of two groups for a while, in a task that restores
+// the change logs of both in any order. The encoding of no key is the beginning of another's, so behind the key the group
+// does not change the order.
 type Home struct {
 	h     exec.Home
 	eras  []uint64 // by group
+	row   []byte
 	value []byte
 	left  leftovers
 	// No entry below swept is alive: the next Flush deletes those that remain, by one range.
@@ -42,25 +45,33 @@ func Key(dst []byte, t int64) []byte {
 // Time returns the time with which a key begins.
 func Time(key []byte) int64 { return int64(binary.BigEndian.Uint64(key) ^ 1<<63) }
 
+// at returns the key of an entry in the Home below, valid until the next call.
+func (h *Home) at(group int, key []byte) []byte {
+	h.row = binary.BigEndian.AppendUint16(append(h.row[:0], key...), uint16(group))
+	return h.row
+}
+
 // Get implements exec.Home.
 func (h *Home) Get(group int, key, dst []byte) ([]byte, bool) {
 	n := len(dst)
-	dst, ok := h.h.Get(0, key, dst)
+	row := h.at(group, key)
+	dst, ok := h.h.Get(0, row, dst)
 	if !ok {
 		return dst, false
 	}
-	g, value, ok := h.open(dst[n:])
-	if !ok || g != group {
+	_, _, value, ok := h.open(row, dst[n:])
+	if !ok {
 		return dst[:n], false
 	}
 	return dst[:n+copy(dst[n:], value)], true
 }
 
 // open splits an entry; ok is false if its era is over.
-func (h *Home) open(entry []byte) (group int, value []byte, ok bool) {
-	g, n := binary.Uvarint(entry)
-	era, m := binary.Uvarint(entry[n:])
-	return int(g), entry[n+m:], era == h.eras[g]
+func (h *Home) open(row, entry []byte) (group int, key, value []byte, ok bool) {
+	n := len(row) - 2
+	group = int(binary.BigEndian.Uint16(row[n:]))
+	era, m := binary.Uvarint(entry)
+	return group, row[:n], entry[m:], era == h.eras[group]
 }
 
 // Put implements exec.Home. An entry of a key group that comes from another task may be below what was swept.
@@ -69,19 +80,19 @@ func (h *Home) Put(group int, key, value []byte) {
 		h.sweepNow()
 		h.swept = h.swept[:0]
 	}
-	h.value = binary.AppendUvarint(binary.AppendUvarint(h.value[:0], uint64(group)), h.eras[group])
-	h.value = append(h.value, value...)
-	h.h.Put(0, key, h.value)
-	h.left.put(costOf(key, h.value))
+	h.value = append(binary.AppendUvarint(h.value[:0], h.eras[group]), value...)
+	row := h.at(group, key)
+	h.h.Put(0, row, h.value)
+	h.left.put(costOf(row, h.value))
 }
 
 // Delete implements exec.Home.
-func (h *Home) Delete(_ int, key []byte) {
+func (h *Home) Delete(group int, key []byte) {
 	if bytes.Compare(key, h.swept) < 0 {
 		h.sweep = true
 		return
 	}
-	h.h.Delete(0, key)
+	h.h.Delete(0, h.at(group, key))
 }
 
 // Flush implements exec.Home.
@@ -120,8 +131,8 @@ func (h *Home) Range(group int, from, to []byte, f func(key, value []byte) bool)
 
 // All is Range for all groups, in the order of (time, key).
 func (h *Home) All(from, to []byte, f func(group int, key, value []byte) bool) {
-	h.h.Range(0, from, to, func(key, entry []byte) bool {
-		group, value, ok := h.open(entry)
-		return !ok || f(group, key, value)
+	h.h.Range(0, from, to, func(row, entry []byte) bool {
+		group, key, value, ok := h.open(row, entry)
+		return !ok || bytes.Compare(key, from) < 0 || f(group, key, value) // from may be behind a key, and before its group
 	})
 }

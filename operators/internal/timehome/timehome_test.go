@@ -2,7 +2,9 @@ package timehome_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -14,42 +16,42 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 )
 
-// A Home of entries by time is a map of them: across drops of key groups, deletions by time, and sweeps.
+// A Home of entries by time is a map of them: across drops of key groups, deletions by time, and sweeps. A key may have entries of
+// several groups.
 func TestHomeIsAMap(t *testing.T) {
 	const groups = 3
 	rapid.Check(t, func(t *rapid.T) {
 		below := optest.NewHome(7)
-		h, is := timehome.New(below, groups), map[string]string{}
+		type at struct {
+			key   string
+			group int
+		}
+		h, is := timehome.New(below, groups), map[at]string{}
 		require.Equal(t, 7, h.Limit())
 		floor := int64(-5) // entries are above it
 		row := func(label string) (key []byte, group int) {
 			k := rapid.IntRange(0, 5).Draw(t, label)
-			return fmt.Append(timehome.Key(nil, rapid.Int64Range(floor+1, floor+6).Draw(t, "time")), k), k % groups
+			return fmt.Append(timehome.Key(nil, rapid.Int64Range(floor+1, floor+6).Draw(t, "time")), k), rapid.IntRange(0, groups-1).Draw(t, "group")
 		}
-		sorted := func() (keys []string) {
-			for k := range is {
-				keys = append(keys, k)
-			}
-			slices.Sort(keys)
-			return keys
+		sorted := func() []at {
+			return slices.SortedFunc(maps.Keys(is), func(a, b at) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.group, b.group)) })
 		}
-		groupOf := func(key string) int { return int(key[len(key)-1]-'0') % groups }
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 9).Draw(t, "do") {
 			default:
 				key, g := row("key")
 				value := fmt.Append(nil, i)
 				h.Put(g, key, value)
-				is[string(key)] = string(value)
+				is[at{string(key), g}] = string(value)
 			case 0, 1:
 				key, g := row("key")
 				h.Delete(g, key)
-				delete(is, string(key))
+				delete(is, at{string(key), g})
 			case 2:
 				g := rapid.IntRange(0, groups-1).Draw(t, "group")
 				h.Drop(g)
 				for k := range is {
-					if groupOf(k) == g {
+					if k.group == g {
 						delete(is, k)
 					}
 				}
@@ -58,17 +60,24 @@ func TestHomeIsAMap(t *testing.T) {
 				to := rapid.Int64Range(from, floor+7).Draw(t, "to")
 				h.DeleteTimes(from, to)
 				for k := range is {
-					if at := timehome.Time([]byte(k)); from < at && at <= to {
+					if at := timehome.Time([]byte(k.key)); from < at && at <= to {
 						delete(is, k)
 					}
 				}
-			case 4: // the first entry fires, and later deletions of it are one range
+			case 4: // the first key fires, and later deletions of its entries are one range
 				if keys := sorted(); len(keys) > 0 {
-					first := []byte(keys[0])
-					at := rapid.SampledFrom([]string{"", "\x00"}).Draw(t, "swept")
-					h.Sweep(first[:8], append(bytes.Clone(first[8:]), at...))
-					h.Delete(groupOf(keys[0]), first)
-					delete(is, keys[0])
+					first := []byte(keys[0].key)
+					swept := bytes.Clone(first[8:])
+					if rapid.Bool().Draw(t, "behind it") {
+						swept[len(swept)-1]++
+					}
+					h.Sweep(first[:8], swept)
+					for _, k := range keys {
+						if k.key == keys[0].key {
+							h.Delete(k.group, first)
+							delete(is, k)
+						}
+					}
 					h.Flush()
 					h.Sweep(nil, nil)
 				}
@@ -80,16 +89,14 @@ func TestHomeIsAMap(t *testing.T) {
 			}
 			key, g := row("read")
 			value, ok := h.Get(g, key, []byte("behind "))
-			want, has := is[string(key)]
+			want, has := is[at{string(key), g}]
 			require.Equal(t, has, ok)
 			require.Equal(t, "behind "+want, string(value))
-			_, ok = h.Get((g+1)%groups, key, nil)
-			require.False(t, ok, "it is of another key group")
-			from, to := timehome.Key(nil, floor+2), timehome.Key(nil, floor+5)
+			// The lower bound may be behind a key.
+			from, to := fmt.Append(timehome.Key(nil, floor+2), rapid.SampledFrom([]string{"", "1", "1\x00"}).Draw(t, "from")), timehome.Key(nil, floor+5)
 			var all, some, wantAll, wantSome []string
 			h.All(from, to, func(g int, key, value []byte) bool {
-				require.Equal(t, groupOf(string(key)), g)
-				all = append(all, string(key)+string(value))
+				all = append(all, fmt.Sprint(string(key), g, string(value)))
 				return true
 			})
 			h.Range(1, nil, nil, func(key, value []byte) bool {
@@ -97,11 +104,11 @@ func TestHomeIsAMap(t *testing.T) {
 				return len(some) < 2
 			})
 			for _, k := range sorted() {
-				if k >= string(from) && k < string(to) {
-					wantAll = append(wantAll, k+is[k])
+				if k.key >= string(from) && k.key < string(to) {
+					wantAll = append(wantAll, fmt.Sprint(k.key, k.group, is[k]))
 				}
-				if groupOf(k) == 1 && len(wantSome) < 2 {
-					wantSome = append(wantSome, k+is[k])
+				if k.group == 1 && len(wantSome) < 2 {
+					wantSome = append(wantSome, k.key+is[k])
 				}
 			}
 			require.Equal(t, wantAll, all)
