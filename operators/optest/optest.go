@@ -61,7 +61,7 @@ type Options struct {
 	// delay in ms or twice as much; 0: never.
 	Switch int64
 	// Slots is how many slots there are behind the key groups of each stream that can have some: tasks
-	// whose state can be re-homed move parts of it into slots and back, at commits. Their tables are in memory.
+	// whose state can be re-homed move parts of it into slots and back, at commits.
 	Slots int
 	// NoReplay leaves out the replays of what tasks have done, and the moves of key groups to other
 	// chains, for jobs whose functions have effects that a test counts.
@@ -88,7 +88,7 @@ type Report struct {
 	Moved int
 	// Again is how many key groups were taken from a chain and restored in it.
 	Again int
-	// Rehomed is how many entries of tables were moved into slots and back.
+	// Rehomed is of how many keys the state was moved into slots and back.
 	Rehomed int
 	// InParts is how many sections were processed of key groups of which parts had not come.
 	InParts int

@@ -94,16 +94,18 @@ func (t *task) reroute() ([]slotMove, error) {
 // rehome moves what another table changes, between the flush of a commit and the changes.
 func (t *task) rehome(c exec.Chain, moves []slotMove, w int64) error {
 	for _, m := range moves {
+		keys := map[string]bool{}
 		if err := exec.Rehome(c.Tables(), m.From, m.To, func(hash uint64, key []byte) bool {
 			if !m.Has(hash, key, t.groups) {
 				return false
 			}
-			if c == t.chain { // not a replay
-				t.run.report.Rehomed++
-			}
+			keys[string(key)] = true
 			return true
 		}); err != nil {
 			return err
+		}
+		if c == t.chain { // not a replay
+			t.run.report.Rehomed += len(keys)
 		}
 	}
 	if len(moves) > 0 {

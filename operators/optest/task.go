@@ -108,7 +108,7 @@ func (t *task) Home(int) exec.Home {
 // place returns a home of a table, nil for a table in memory.
 func (t *task) place(rng *rand.Rand) *home {
 	limit, memory := rng.IntN(400), rng.IntN(2) == 0
-	if t.attaches || t.slots > 0 || t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+	if t.attaches || t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
 		return nil
 	}
 	return newHome(limit)

@@ -34,6 +34,8 @@ type pacer[K any] interface {
 	sweep()
 	// far reports that a key will not be read soon.
 	far(key *K) bool
+	// moved is called for an entry that was re-homed, with the table's own copy of the key in the group to.
+	moved(from, to int, own *K)
 	// trim reduces the derived data below the limit and returns its size in bytes.
 	trim(limit int) int
 }

@@ -9,8 +9,9 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// This file has how tables re-home a part of a key group (exec.Rehome). Those in memory do, except where an
-// operator says that its state Stays.
+// This file has how tables re-home a part of a key group (exec.Rehome), except where an operator says that its
+// state Stays. One that uses a Home brings the part into memory first (rehome_home.go), where the changes that the
+// commit logs are in any case.
 
 func stays(table, why string) error {
 	return fmt.Errorf("state %q: %w: %s", table, exec.ErrStays, why)
@@ -19,8 +20,6 @@ func stays(table, why string) error {
 func inBoth(table string, key []byte) error {
 	return fmt.Errorf("state %q: key %q has state in both key groups", table, key)
 }
-
-const onDisk = "it is on disk; use a stage without slots, or state in memory"
 
 // Stays says that no part of a key group can be re-homed: why, and what to do.
 func (m *Map[K, V]) Stays(why string) { m.stays = why }
@@ -32,15 +31,16 @@ func (m *Map[K, V]) Shared(f func(from, to int)) { m.shared = f }
 // Rehome implements exec.StateTable.
 func (m *Map[K, V]) Rehome(from, to int, match exec.Match) error {
 	switch {
-	case m.home != nil:
-		return stays(m.name, onDisk)
 	case m.stays != "":
 		return stays(m.name, m.stays)
 	case m.shared != nil:
 		m.shared(from, to)
 		return nil
-	}
-	if m.dropped != nil {
+	case m.home != nil:
+		if err := m.bringPart(from, match); err != nil {
+			return err
+		}
+	case m.dropped != nil:
 		m.dropped(from)
 		m.dropped(to)
 	}
@@ -64,13 +64,16 @@ func (m *Map[K, V]) Rehome(from, to int, match exec.Match) error {
 		m.count(from, -1)
 		e.V.val, e.V.dead = *new(V), true
 		m.touch(e)
+		if m.home != nil && m.pace != nil {
+			m.pace.moved(from, to, &n.Key)
+		}
 	}
 	return nil
 }
 
 // Rehomed implements exec.StateTable.
 func (m *Map[K, V]) Rehomed(from, to int) {
-	if m.restored == nil {
+	if m.restored == nil || m.home != nil {
 		return
 	}
 	for _, g := range []int{from, to} {
@@ -83,14 +86,14 @@ func (m *Map[K, V]) Rehomed(from, to int) {
 // Rehome implements exec.StateTable. The values keep their numbers, which other tables may have.
 func (m *List[K, V]) Rehome(from, to int, match exec.Match) error {
 	if m.disk != nil {
-		return stays(m.name, onDisk)
+		m.bringPart(from, match)
 	}
 	for _, e := range sortedEntries(&m.index, from, m.keys, func(l *list[V]) bool { return l.head < len(l.elems) }) {
 		key := m.keys.Append(nil, &e.Key)
 		if !match(exec.HashKey(key), key) {
 			continue
 		}
-		if m.index.Find(to, &e.Key) != nil {
+		if m.find(to, &e.Key) != nil {
 			return inBoth(m.name, key)
 		}
 		n := m.insert(to, &e.Key)
@@ -115,7 +118,7 @@ func (m *List[K, V]) Rehomed(int, int) {}
 // Rehome implements exec.StateTable. An entry moves with its clock, also one without panes.
 func (m *PaneTable[K, A]) Rehome(from, to int, match exec.Match) error {
 	if m.disk != nil {
-		return stays(m.name, onDisk)
+		m.bringPart(from, to, match)
 	}
 	for _, g := range []int{from, to} {
 		if m.clocks != nil {
@@ -163,11 +166,17 @@ func (m *PaneTable[K, A]) rehomePanes(e, n *PaneEntry[K, A]) {
 			p.touched = true
 			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
 		}
+		if m.disk != nil {
+			m.left(e, n, moved)
+		}
 	}
 }
 
 // Rehomed implements exec.StateTable.
 func (m *PaneTable[K, A]) Rehomed(from, to int) {
+	if m.disk != nil {
+		return
+	}
 	for _, g := range []int{from, to} {
 		if m.clocks != nil {
 			m.restoredKeys(g, false)

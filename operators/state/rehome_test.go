@@ -183,19 +183,18 @@ func TestRehomeRefuses(t *testing.T) {
 	shared.Stays(SharesClocks)
 	require.ErrorIs(t, exec.Rehome([]exec.StateTable{shared}, 0, 1, all), exec.ErrStays)
 	require.ErrorContains(t, exec.Rehome([]exec.StateTable{shared}, 0, 1, all), "keys of a group share its clocks, and a part of it cannot take one along; use ")
-	for _, kind := range []string{"map", "list", "panes"} {
-		o := owners(kind, 2)[0]
-		o.StateTable.(interface{ Spill(h exec.Home) }).Spill(roomy{})
-		err := exec.Rehome([]exec.StateTable{o.StateTable}, 0, 1, all)
-		require.ErrorIs(t, err, exec.ErrStays, kind)
-		require.ErrorContains(t, err, "it is on disk; use a stage without slots, or state in memory")
-	}
 	require.ErrorContains(t, exec.Rehome(nil, 1, 1, all), "to itself")
 
 	for _, kind := range []string{"map", "list", "panes"} {
-		o := owners(kind, 2)[0]
-		o.put(0, 1)
-		o.put(1, 1)
-		require.ErrorContains(t, exec.Rehome([]exec.StateTable{o.StateTable}, 0, 1, all), "in both", kind)
+		for _, disk := range []bool{false, true} {
+			o := owners(kind, 2)[0]
+			if disk {
+				o.StateTable.(interface{ Spill(h exec.Home) }).Spill(newShelf(0))
+			}
+			o.put(0, 1)
+			o.put(1, 1)
+			o.Changes(0, exec.NewOutput(2))
+			require.ErrorContains(t, exec.Rehome([]exec.StateTable{o.StateTable}, 0, 1, all), "in both", kind)
+		}
 	}
 }

@@ -68,7 +68,7 @@ var (
 	}
 	Slots = &Option{
 		Name: "slots", Flag: "slots", Low: 0, High: 256, Why: "a commit may touch them all, beside the key groups",
-		Help: "slots a stream: further key groups, in which --balance places heavy keys and parts of key groups where whole ones are too coarse. For state in memory; from a savepoint (--from) that has some in use: as many",
+		Help: "slots a stream: further key groups, in which --balance places heavy keys and parts of key groups where whole ones are too coarse. From a savepoint (--from) that has some in use: as many",
 	}
 	CommitInterval = &Option{
 		Name: "commit interval", Flag: "commit-interval", Default: 100 * millisecond, Low: 100 * microsecond, High: hour, Why: "100µs to 1h",
