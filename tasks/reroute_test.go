@@ -224,7 +224,7 @@ func TestRerouteOfOthers(t *testing.T) {
 }
 
 // Tasks die, the process is started again, and stages get more tasks and fewer, while tables are replaced; snapshots are made,
-// and the log is trimmed.
+// and the log is trimmed. With one of the protocols state is on disk, of which next to nothing stays in memory.
 func TestReroutedOverCrashes(t *testing.T) {
 	seeds := 2 * uint64(len(tallies)) // each kind with each protocol
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -244,6 +244,9 @@ func TestReroutedOverCrashes(t *testing.T) {
 			}
 			if rng.IntN(2) > 0 { // commits between items, and records in parts
 				o.CommitBytes = 1 << 10
+			}
+			if (seed/2+seed)%2 == 0 {
+				o.State = onDisk(t)
 			}
 			if rng.IntN(3) > 0 {
 				o.Checkpoints, o.SnapshotInterval = storetest.NewMem(), time.Millisecond

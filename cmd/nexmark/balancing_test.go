@@ -88,7 +88,7 @@ func TestBalancedAnswers(t *testing.T) {
 }
 
 // A process whose key groups move several times a second, and whose routing tables change, is killed with SIGKILL at random moments,
-// and started again, until the input has ended: the rows are the oracle's. TAILRACE_KILLS=N kills N times in all
+// and started again, until the input has ended: the rows are the oracle's. State is in memory, or on disk. TAILRACE_KILLS=N kills N times in all
 // (make balance-kills).
 func TestKilledWhileBalanced(t *testing.T) {
 	wanted := 10
@@ -116,6 +116,9 @@ func TestKilledWhileBalanced(t *testing.T) {
 			}
 			for name, v := range s.Own {
 				args = append(args, "--"+name+"="+v)
+			}
+			if seed%3 > 0 {
+				args = append(args, "--state=pebble", "--state-memory=1MiB")
 			}
 			for kills := 0; ; {
 				cmd := program(t, args...)

@@ -28,6 +28,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // asVictim is the variable that holds, as JSON, what a process of this test binary runs until it is
@@ -38,6 +39,7 @@ type victim struct {
 	Settings driver.Settings
 	Dir      string // of the log
 	Store    string // of snapshots: a directory or a URL
+	State    string // a directory for state on disk, of which next to nothing stays in memory; "": in memory
 	Point    crash.Point
 	Times    int // die when it reaches the point for this number of times; 0: do not
 	// Interrupted: after this time the victim is interrupted and makes a savepoint.
@@ -69,6 +71,15 @@ func beVictim(s string) int {
 	store, err := checkpoint.Open(context.Background(), v.Store, nil, quiet)
 	if err != nil {
 		return fail(err)
+	}
+	if v.State != "" {
+		if v.Settings.State, err = state.OpenPebble(v.State, 1<<20); err != nil {
+			return fail(err)
+		}
+		defer v.Settings.State.Close()
+		for i, others := 0, v.Settings.State.Task(); i < 1<<12; i++ {
+			others.Table(i).Limit() // takes a share of the memory
+		}
 	}
 	v.Settings.Checkpoints, v.Settings.SnapshotInterval = store, 3*time.Millisecond
 	v.Settings.TrimBytes, v.Settings.TrimInterval = 1, time.Millisecond

@@ -30,11 +30,12 @@ func TestKilledAtEveryPointOfARoute(t *testing.T) {
 				continue
 			}
 			name, protocol := []string{"count", "kw"}[(i+k)%2], []string{"fused", "marker"}[(i+k)/2%2]
-			t.Run(fmt.Sprintf("%s/%d/%s/%s", point, times, name, protocol), func(t *testing.T) {
+			home := []string{"disk", "memory"}[k/2]
+			t.Run(fmt.Sprintf("%s/%d/%s/%s/%s", point, times, name, protocol, home), func(t *testing.T) {
 				t.Parallel()
 				// On a busy machine the input may end before: then repeat it with a longer one.
 				for _, took := range []time.Duration{4 * time.Second, 16 * time.Second, 64 * time.Second} {
-					if killedAtRoute(t, point, times, name, protocol, took) {
+					if killedAtRoute(t, point, times, name, protocol, home, took) {
 						return
 					}
 				}
@@ -45,7 +46,7 @@ func TestKilledAtEveryPointOfARoute(t *testing.T) {
 }
 
 // killedAtRoute reports whether a process came to the point before its input, which takes so long, had ended.
-func killedAtRoute(t *testing.T, point crash.Point, times int, name, protocol string, took time.Duration) bool {
+func killedAtRoute(t *testing.T, point crash.Point, times int, name, protocol, home string, took time.Duration) bool {
 	s, w, right := drifting(t, name, uint64(times), took)
 	dir := t.TempDir()
 	s.Output, s.Protocol, s.CommitInterval, s.Groups, s.Slots = filepath.Join(dir, "out"), protocol, 10*time.Millisecond, 8, 8
@@ -58,6 +59,9 @@ func killedAtRoute(t *testing.T, point crash.Point, times int, name, protocol st
 	s.Balance = &tasks.Balance{Dispatch: "least-count", When: tasks.BalanceWhen{Every: 50}}
 	require.NoError(t, s.CheckBalance())
 	v := victim{Dir: filepath.Join(dir, "log"), Store: filepath.Join(dir, "snapshots"), Settings: s}
+	if home == "disk" {
+		v.State = filepath.Join(dir, "state")
+	}
 	if point == walk.At(observe.RouteResumed) { // there is something to resume once a process has ended amid a change
 		v.Point, v.Times = walk.At(observe.RouteAdopting), 1
 		if !v.run(t) {
