@@ -22,7 +22,6 @@ func (d *drawing) slots(seed uint64) {
 			if !capable(s.Protocol).Rescales {
 				s.Protocol = pick(d, "fused", "marker")
 			}
-			s.Home = d.j.Settings.Home
 		}
 	}
 	insert := func(f model.Fault) {
@@ -49,7 +48,6 @@ func (d *drawing) movable() {
 	if d.chance(5) {
 		return
 	}
-	d.j.Settings.Home = ""
 	for i := range d.j.Nodes {
 		n := &d.j.Nodes[i]
 		if n.Clocks > 0 {
