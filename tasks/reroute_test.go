@@ -246,7 +246,7 @@ func TestReroutedOverCrashes(t *testing.T) {
 				o.CommitBytes = 1 << 10
 			}
 			if (seed/2+seed)%2 == 0 {
-				o.State = onDisk(t)
+				o.State, o.CommitInterval = onDisk(t), 5*time.Millisecond
 			}
 			if rng.IntN(3) > 0 {
 				o.Checkpoints, o.SnapshotInterval = storetest.NewMem(), time.Millisecond

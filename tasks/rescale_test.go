@@ -58,11 +58,11 @@ func TestRescaledAnswers(t *testing.T) {
 
 // onDisk returns a store for state of which next to nothing stays in memory.
 func onDisk(t *testing.T) *state.Pebble {
-	p, err := state.OpenPebble(filepath.Join(t.TempDir(), "state"), 1<<20)
+	p, err := state.OpenPebble(filepath.Join(t.TempDir(), "state"), 8<<20) // with less, writers wait for compactions
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	others := p.Task()
-	for i := range 1 << 12 {
+	for i := range 1 << 15 {
 		others.Table(i).Limit() // takes a share of the memory
 	}
 	return p
