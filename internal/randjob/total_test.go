@@ -47,6 +47,9 @@ func (a *total) add(j *model.Job, p *Played) {
 		a.slots["refused"]++
 	} else if j.Settings.Slots > 0 {
 		a.slots[fmt.Sprint(p.Slots)]++
+		if j.Settings.Home != "" {
+			a.slots["on disk"]++
+		}
 	}
 	for k, n := range p.Faults {
 		a.played.Faults[k] += n

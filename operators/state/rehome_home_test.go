@@ -267,6 +267,9 @@ func TestRehomedOnDiskAsInMemory(t *testing.T) {
 						memory.tables[i].Changes(i, outs[0])
 						disk.tables[i].Changes(i, outs[1])
 						require.Equal(t, memory.tables[i].Len(), disk.tables[i].Len())
+						for g := range groups {
+							require.Equal(t, memory.tables[i].Keys(g), disk.tables[i].Keys(g))
+						}
 					}
 					for g := range groups {
 						require.Equal(t, itemsOf(t, g, outs[0].Section(g)), itemsOf(t, g, outs[1].Section(g)), "key group %d", g)
