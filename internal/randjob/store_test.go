@@ -89,6 +89,21 @@ func (m *memStore) Begin(_ context.Context, name checkpoint.Group, token sharedl
 	return g.now().at, nil
 }
 
+// Clear implements checkpoint.Store.
+func (m *memStore) Clear(_ context.Context, name checkpoint.Group, token sharedlog.LSN) error {
+	if err := m.lock(); err != nil {
+		return err
+	}
+	defer m.mu.Unlock()
+	g := m.group(name)
+	if token < g.token {
+		return fmt.Errorf("%v: %w", name, checkpoint.ErrFenced)
+	}
+	g.token = token
+	g.states = append(g.states, memState{made: time.Now()})
+	return nil
+}
+
 // Write implements checkpoint.Store.
 func (m *memStore) Write(_ context.Context, ws []checkpoint.Write) error {
 	if err := m.lock(); err != nil {
@@ -165,6 +180,10 @@ func (s processStore) Begin(ctx context.Context, g checkpoint.Group, token share
 		return err
 	})
 	return at, err
+}
+
+func (s processStore) Clear(ctx context.Context, g checkpoint.Group, token sharedlog.LSN) error {
+	return s.p.touch(func() error { return s.Store.Clear(ctx, g, token) })
 }
 
 func (s processStore) Write(ctx context.Context, ws []checkpoint.Write) error {

@@ -148,6 +148,29 @@ func (p *Pebble) Begin(_ context.Context, g Group, token sharedlog.LSN) (sharedl
 	return at, p.db.Set(g.prefix('m'), appendMeta(token, at), pebble.NoSync)
 }
 
+// Clear implements Store.
+func (p *Pebble) Clear(_ context.Context, g Group, token sharedlog.LSN) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have, at, err := p.meta(g)
+	if err != nil {
+		return err
+	}
+	w := Write{Group: g, Token: token, From: at}
+	if err := w.check(have, at); err != nil {
+		return err
+	}
+	b := p.db.NewBatch()
+	defer b.Close()
+	if err := b.DeleteRange(g.prefix('e'), g.prefix('e'+1), nil); err != nil {
+		return err
+	}
+	if err := b.Set(g.prefix('m'), appendMeta(token, 0), nil); err != nil {
+		return err
+	}
+	return b.Commit(pebble.NoSync)
+}
+
 // Write implements Store.
 func (p *Pebble) Write(ctx context.Context, ws []Write) error {
 	if err := errors.Join(p.damage(), p.room()); err != nil {

@@ -188,17 +188,32 @@ func (r *Redis) change(ctx context.Context, g Group, check func(token, at shared
 
 // Begin implements Store.
 func (r *Redis) Begin(ctx context.Context, g Group, token sharedlog.LSN) (at sharedlog.LSN, err error) {
+	err = r.begin(ctx, g, token, &at, func(redis.Pipeliner) {})
+	return at, err
+}
+
+// Clear implements Store.
+func (r *Redis) Clear(ctx context.Context, g Group, token sharedlog.LSN) error {
+	var at sharedlog.LSN
+	return r.begin(ctx, g, token, &at, func(p redis.Pipeliner) {
+		p.Unlink(ctx, g.key("e"))
+		p.HSet(ctx, g.key("m"), "at", 0)
+	})
+}
+
+// begin makes token the group's writer, and with that what f does; at is the position before.
+func (r *Redis) begin(ctx context.Context, g Group, token sharedlog.LSN, at *sharedlog.LSN, f func(p redis.Pipeliner)) error {
 	if err := r.c.SAdd(ctx, g.set(), fmt.Sprintf("%s/%d", g.Stage, g.Group)).Err(); err != nil {
-		return 0, r.say(err)
+		return r.say(err)
 	}
-	err = r.change(ctx, g, func(have, where sharedlog.LSN) error {
-		at = where
+	return r.change(ctx, g, func(have, where sharedlog.LSN) error {
+		*at = where
 		w := Write{Group: g, Token: token, From: where}
 		return w.check(have, where)
 	}, func(p redis.Pipeliner) {
 		p.HSet(ctx, g.key("m"), "token", uint64(token))
+		f(p)
 	})
-	return at, err
 }
 
 // Write implements Store.

@@ -52,6 +52,8 @@ type Store interface {
 	// there are none). It fails with ErrFenced if the group has a higher token. The position need not be
 	// durable before the next Write returns: the writer before may have reached it just now.
 	Begin(ctx context.Context, g Group, token sharedlog.LSN) (at sharedlog.LSN, err error)
+	// Clear is Begin, and removes what the group has, with its position.
+	Clear(ctx context.Context, g Group, token sharedlog.LSN) error
 	// Write applies the entries of each group, in batches, and moves its position with the last
 	// one. When it returns, these and all writes of this process that were applied before are durable,
 	// also if ws is empty. It fails with ErrFenced if a token is not the

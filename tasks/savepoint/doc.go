@@ -47,4 +47,7 @@
 //     and no job starts from less. The savepoint is reported as made only after Confirm.
 //  2. It holds the effects of every item that its sources had read, and of nothing else.
 //  3. A job that starts from it copies its state: neither needs the other afterwards.
+//  4. Makers claim a name by numbers that rise, which are the tokens of what they write. Each clears a
+//     key group before it writes there. So a maker that another one has replaced, and that does
+//     not know it, changes nothing that the other has copied, and writes no manifest.
 package savepoint

@@ -59,10 +59,13 @@ type Maker struct {
 	store  checkpoint.Store
 	job    Job
 	name   string
-	token  sharedlog.LSN
 	number uint64
-	read   uint64
-	copied [][]sharedlog.LSN // by stage, key group: position of the copy
+	// claim is higher than those of all makers that have claimed the name before.
+	claim sharedlog.LSN
+	read  uint64
+	// By stage and key group: the position of the copy; whether it has the snapshot, and nothing that an earlier maker has left.
+	copied [][]sharedlog.LSN
+	begun  [][]bool
 }
 
 // Planned returns the number of the newest plan of a job in the log, for Job.Planned.
@@ -78,36 +81,55 @@ func Planned(ctx context.Context, log sharedlog.Log, id string) (uint64, error) 
 	return p.Number, nil
 }
 
-// New starts a savepoint; number is the one that the tasks stop for. New removes what an unfinished
-// savepoint of that name has left. A finished one is an error (ErrExists), unless it has this
+// New starts a savepoint; number is the one that the tasks stop for. From then on no other maker completes an
+// unfinished savepoint of that name that it has started. A finished one is an error (ErrExists), unless it has this
 // number.
 func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, name string, number uint64) (m *Maker, done *Manifest, err error) {
 	if store == nil {
 		return nil, nil, errors.New("a savepoint is kept in the checkpoint store, and there is none (--checkpoints)")
 	}
-	have, err := Find(ctx, store, name)
-	switch {
-	case err == nil && have.ID == j.ID && have.Number == number:
-		return nil, have, nil
-	case err == nil:
-		return nil, nil, fmt.Errorf("savepoint %q: %w", name, ErrExists)
-	case !errors.Is(err, ErrNone):
-		return nil, nil, err
-	}
-	if err := drop(ctx, store, name); err != nil {
-		return nil, nil, err
-	}
-	if err := list(ctx, store, name, []byte{1}); err != nil {
-		return nil, nil, err
-	}
 	m = &Maker{log: log, store: store, job: j, name: name, number: number}
-	m.forget()
-	if m.token, err = log.Tail(ctx); err != nil {
-		return nil, nil, err
+	for m.claim == 0 {
+		have, at, err := find(ctx, store, name)
+		switch {
+		case err == nil && have.ID == j.ID && have.Number == number:
+			return nil, have, nil
+		case err == nil:
+			return nil, nil, fmt.Errorf("savepoint %q: %w", name, ErrExists)
+		case !errors.Is(err, ErrNone):
+			return nil, nil, err
+		}
+		if err := m.begin(ctx, at); err != nil {
+			return nil, nil, err
+		}
 	}
-	// If a power failure removed the token's place from the log, the next maker's token could be
-	// lower, and the store would refuse it.
-	return m, nil, checkpoint.Durable(ctx, log, m.token)
+	m.forget()
+	return m, nil, list(ctx, store, name, []byte{1})
+}
+
+// begin claims the name, behind which its manifest stands at a position, by moving that. Of two makers that claim it, one has the
+// higher number: the other, which may be a manager's that was stopped and leads no more, then writes nothing (invariant 4).
+func (m *Maker) begin(ctx context.Context, at sharedlog.LSN) error {
+	tail, err := m.log.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	// If a power failure removed the place from the log, the next maker's claim could be lower, and the store would refuse it.
+	if err := checkpoint.Durable(ctx, m.log, tail); err != nil {
+		return err
+	}
+	claim, g := max(tail, at+1), manifestGroup(m.name)
+	if _, err := m.store.Begin(ctx, g, claim); err != nil {
+		return err
+	}
+	switch err := m.store.Write(ctx, []checkpoint.Write{{Group: g, Token: claim, From: at, To: claim}}); {
+	case errors.Is(err, checkpoint.ErrMoved): // another maker was faster, and may be done
+		return nil
+	case err != nil:
+		return err
+	}
+	m.claim = claim
+	return nil
 }
 
 func (m *Maker) reached(s observe.Step) {
@@ -124,21 +146,15 @@ func (m *Maker) Copy(ctx context.Context) error {
 		}
 		// A trim was decided before the maker held the change logs: there are newer snapshots
 		// (pitfall G4).
-		if err := drop(ctx, m.store, m.name); err != nil {
-			return err
-		}
-		if err := list(ctx, m.store, m.name, []byte{1}); err != nil {
-			return err
-		}
 		m.forget()
 	}
 }
 
 // forget records that nothing is copied.
 func (m *Maker) forget() {
-	m.read, m.copied = 0, make([][]sharedlog.LSN, len(m.job.Stages))
+	m.read, m.copied, m.begun = 0, make([][]sharedlog.LSN, len(m.job.Stages)), make([][]bool, len(m.job.Stages))
 	for i, s := range m.job.Stages {
-		m.copied[i] = make([]sharedlog.LSN, len(s.Changes))
+		m.copied[i], m.begun[i] = make([]sharedlog.LSN, len(s.Changes)), make([]bool, len(s.Changes))
 	}
 }
 
@@ -196,11 +212,11 @@ func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) 
 		if !s.has(index, mark, g) {
 			continue
 		}
-		if err := m.snapshot(ctx, s.Name, g); err != nil {
+		if err := m.snapshot(ctx, stage, g); err != nil {
 			return err
 		}
 		_, to := m.group(s.Name, g)
-		sources = append(sources, checkpoint.Source{Group: to, Tag: tag, Token: m.token})
+		sources = append(sources, checkpoint.Source{Group: to, Tag: tag, Token: m.claim})
 	}
 	if len(sources) == 0 { // it owns no key group: there is nothing to read, and so no position to wait for
 		return nil
@@ -216,14 +232,17 @@ func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) 
 }
 
 // snapshot copies the newest snapshot of a group, unless that was done.
-func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
-	from, to := m.group(stage, g)
-	at, err := m.store.Begin(ctx, to, m.token)
-	if err != nil || at > 0 {
+func (m *Maker) snapshot(ctx context.Context, stage, g int) error {
+	if m.begun[stage][g] {
+		return nil
+	}
+	from, to := m.group(m.job.Stages[stage].Name, g)
+	if err := m.store.Clear(ctx, to, m.claim); err != nil {
 		return err
 	}
-	n, err := Copy(ctx, m.store, from, to, m.token, nil, func(at sharedlog.LSN) (sharedlog.LSN, error) { return max(at, sharedlog.First), nil })
+	n, err := Copy(ctx, m.store, from, to, m.claim, nil, func(at sharedlog.LSN) (sharedlog.LSN, error) { return max(at, sharedlog.First), nil })
 	m.read += n
+	m.begun[stage][g] = err == nil
 	m.reached(observe.SavepointCopied)
 	return err
 }
@@ -334,7 +353,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 		return nil, fmt.Errorf("savepoint %q: %w", m.name, err)
 	}
 	man := &Manifest{
-		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(), Format: 1,
+		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Claim: m.claim, Made: time.Now().UTC(), Format: 1,
 	}
 	for i, s := range m.job.Stages {
 		st, err := m.last(ctx, i, s, tail)
@@ -349,6 +368,17 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	if err := m.Copy(ctx); err != nil {
 		return nil, err
 	}
+	for i := range m.begun { // what has no state any more has none in the savepoint
+		for g, begun := range m.begun[i] {
+			if begun {
+				continue
+			}
+			_, to := m.group(m.job.Stages[i].Name, g)
+			if err := m.store.Clear(ctx, to, m.claim); err != nil {
+				return nil, err
+			}
+		}
+	}
 	man.Entries = m.read
 	for i := range man.Stages {
 		man.Stages[i].At = m.copied[i]
@@ -358,11 +388,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	m.reached(observe.SavepointUnnamed)
-	g := manifestGroup(m.name)
-	if _, err := m.store.Begin(ctx, g, m.token); err != nil {
-		return nil, err
-	}
-	err = m.store.Write(ctx, []checkpoint.Write{{Group: g, Token: m.token, To: tail, Entries: []checkpoint.Entry{{Key: manifestKey, Value: b}}}})
+	err = m.store.Write(ctx, []checkpoint.Write{{Group: manifestGroup(m.name), Token: m.claim, From: m.claim, To: m.claim + 1, Entries: []checkpoint.Entry{{Key: manifestKey, Value: b}}}})
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,9 @@ type Manifest struct {
 	At      sharedlog.LSN `json:"at"`
 	Number  uint64        `json:"number"`
 	Entries uint64        `json:"entries"` // of state
-	Stages  []Stage       `json:"stages"`
+	// Claim is the number of the maker (Maker.claim). Savepoints of earlier builds have none.
+	Claim  sharedlog.LSN `json:"claim,omitempty"`
+	Stages []Stage       `json:"stages"`
 	// Format is 1 if Source, Sink and Tables of the stages are set; 0 for savepoints by builds that
 	// did not have them; FormatSlots if a stage has slots.
 	Format int `json:"format,omitempty"`
@@ -164,12 +166,18 @@ func CheckName(name string) error {
 
 // Find returns the savepoint with this name, ErrNone if there is none.
 func Find(ctx context.Context, store checkpoint.Store, name string) (*Manifest, error) {
+	m, _, err := find(ctx, store, name)
+	return m, err
+}
+
+// find returns the position of the manifest, too, also if there is none.
+func find(ctx context.Context, store checkpoint.Store, name string) (_ *Manifest, at sharedlog.LSN, err error) {
 	if err := CheckName(name); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	m := new(Manifest)
 	found := false
-	_, err := store.Load(ctx, manifestGroup(name), func(es []checkpoint.Entry) error {
+	at, err = store.Load(ctx, manifestGroup(name), func(es []checkpoint.Entry) error {
 		for _, e := range es {
 			found = true
 			if err := json.Unmarshal(e.Value, m); err != nil {
@@ -182,9 +190,9 @@ func Find(ctx context.Context, store checkpoint.Store, name string) (*Manifest, 
 		err = fmt.Errorf("savepoint %q: %w (tailrace savepoint list --checkpoints STORE shows those that there are)", name, ErrNone)
 	}
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	return m, nil
+	return m, at, nil
 }
 
 // List returns all savepoints, by name.

@@ -71,6 +71,21 @@ func (m *Mem) Begin(_ context.Context, g checkpoint.Group, token sharedlog.LSN) 
 	return s.now.at, nil
 }
 
+// Clear implements checkpoint.Store.
+func (m *Mem) Clear(_ context.Context, g checkpoint.Group, token sharedlog.LSN) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.down != nil {
+		return m.down
+	}
+	s := m.group(g)
+	if token < s.token {
+		return fmt.Errorf("%v: %w", g, checkpoint.ErrFenced)
+	}
+	s.token, s.before, s.now = token, s.now, memState{entries: map[string]string{}}
+	return nil
+}
+
 // Write implements checkpoint.Store.
 func (m *Mem) Write(_ context.Context, ws []checkpoint.Write) error {
 	m.mu.Lock()

@@ -39,6 +39,7 @@ func Run(t *testing.T, home func(t *testing.T) Home) {
 		{"Durable", durable},
 		{"GroupsAreApart", apart},
 		{"Drop", drop},
+		{"Clear", clearGroup},
 		{"Random", random},
 		{"TwoWriters", twoWriters},
 		{"OddBytes", oddBytes},
@@ -256,6 +257,30 @@ func drop(t *testing.T, h Home) {
 	m, at := load(t, s, other)
 	require.Len(t, m, 1)
 	require.EqualValues(t, 10, at)
+}
+
+// A group that is cleared has nothing, and a new writer. Neither does one that has been replaced clear it, nor write there; the
+// groups beside it stay.
+func clearGroup(t *testing.T, h Home) {
+	s := open(t, h)
+	beside := checkpoint.Group{Job: g0.Job, Stage: g0.Stage, Group: 1}
+	for _, g := range []checkpoint.Group{g0, beside} {
+		begin(t, s, g, 5, 0)
+		require.NoError(t, s.Write(ctx, write(g, 5, 0, 10, put("k", "v"))))
+	}
+	require.NoError(t, s.Clear(ctx, g0, 6))
+	m, at := load(t, s, g0)
+	require.Empty(t, m)
+	require.Zero(t, at)
+	require.ErrorIs(t, s.Write(ctx, write(g0, 5, 0, 11, put("old", "v"))), checkpoint.ErrFenced)
+	require.ErrorIs(t, s.Clear(ctx, g0, 5), checkpoint.ErrFenced)
+	require.NoError(t, s.Write(ctx, write(g0, 6, 0, 12, put("new", "v"))))
+	require.NoError(t, s.Clear(ctx, beside, 5), "its own")
+	begin(t, s, beside, 5, 0)
+	m, at = load(t, s, g0)
+	require.Equal(t, map[string]string{"new": "v"}, m)
+	require.EqualValues(t, 12, at)
+	require.NoError(t, s.Drop(ctx, g0.Job))
 }
 
 func oddBytes(t *testing.T, h Home) {
