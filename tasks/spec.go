@@ -312,10 +312,10 @@ func owners(l *layout.Layout, p *envelope.Plan, hash string) (_ *layout.Layout, 
 // settings.
 func (s *Spec) Same(as *Spec) error { return same(s.Name, as.held(), s.held()) }
 
-// Forget frees a job's name in the log. Its records stay, under an id that is never used again.
-func Forget(ctx context.Context, log sharedlog.Log, name string) error {
-	_, old, err := readJob(ctx, log, name)
-	if err != nil || old == nil {
+// Forget frees a job's name in the log, if the job has this id there. Its records stay, under an id that is never used again.
+func Forget(ctx context.Context, log sharedlog.Log, name, id string) error {
+	rec, old, err := readJob(ctx, log, name)
+	if err != nil || old == nil || id != "" && rec.ID != id {
 		return err
 	}
 	_, err = log.CompareAndSet(ctx, tags.JobKey(name), old, nil)

@@ -23,6 +23,15 @@ func (s *Spec) Trimmer(log sharedlog.Log, id string) (*Trimmer, error) {
 	return retention.NewTrimmer(log, l), nil
 }
 
+// Revoke removes the metadata of a job that was deleted: from then on its tasks, wherever one still runs, append nothing.
+func (s *Spec) Revoke(ctx context.Context, log sharedlog.Log, id string) error {
+	t, err := s.Trimmer(log, id)
+	if err != nil {
+		return err
+	}
+	return t.Revoke(ctx)
+}
+
 // TrimPoints returns how far the job's tags may be trimmed now. It trims nothing.
 func (s *Spec) TrimPoints(ctx context.Context, log sharedlog.Log, id string) ([]TrimPoint, error) {
 	l, err := s.layout(s.Plan, id)

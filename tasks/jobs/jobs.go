@@ -26,7 +26,13 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	}
 	have, there := v.Jobs[spec.Name]
 	if st := v.States[spec.Name]; there && st.Phase == meta.Refused && st.ID == "" { // it never ran: the log has nothing of it
-		if err := store.Delete(ctx, spec.Name); err != nil {
+		err := store.Delete(ctx, spec.Name, func(j *meta.Job, st *meta.State) error {
+			if !j.Submitted.Equal(have.Submitted) || st.Phase != meta.Refused || st.ID != "" { // it is another one now
+				return fmt.Errorf("job %q: %w", spec.Name, meta.ErrExists)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, meta.ErrNone) {
 			return meta.State{}, err
 		}
 		there = false
@@ -53,6 +59,9 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 		return st, fmt.Errorf("job %q: %w, and it is %s: see tailrace job describe %[1]s; give this one another name, or stop that one", spec.Name, meta.ErrExists, st.Phase)
 	}
 	err = store.Change(ctx, spec.Name, func(j *meta.Job) error {
+		if j.Deleted || !j.Submitted.Equal(have.Submitted) {
+			return fmt.Errorf("job %q is being deleted: submit it when that is done (tailrace job delete %[1]s completes it)", spec.Name)
+		}
 		j.Want, j.Spec = meta.Run, spec
 		j.Savepoint = nil
 		j.Rescale, j.Reroute = nil, nil // AwaitRescale and AwaitReroute have returned an error for them
@@ -202,23 +211,30 @@ func Stop(ctx context.Context, store *meta.Store, name string) error {
 	return err
 }
 
-// Delete removes a job that does not run, so that its name is free. Its records stay in the log
-// under its id, which is never used again (pitfall T16).
+// Delete removes a job that does not run, so that its name is free. It is marked first: from then on it cannot be submitted again,
+// which would make it run without what is removed. A worker that was lost may run tasks of it still: what they append has no effect
+// any more. Its records stay in the log under its id, which is never used again (pitfall T16), until the manager trims them.
 func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name string) error {
-	v, err := store.Look(ctx)
+	job, st, err := store.Mark(ctx, name, func(_ *meta.Job, st *meta.State) error {
+		switch st.Phase {
+		case meta.Finished, meta.Stopped, meta.Refused, meta.Failed:
+			return nil
+		}
+		return fmt.Errorf("job %q is %s: stop it first", name, cmp.Or(st.Phase, meta.Submitted))
+	})
+	if err == nil && st.ID != "" && job.Spec != nil {
+		err = job.Spec.Revoke(ctx, log, st.ID)
+	}
+	if err == nil {
+		err = tasks.Forget(ctx, log, name, st.ID)
+	}
 	if err != nil {
 		return err
 	}
-	if _, there := v.Jobs[name]; !there {
-		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
-	}
-	switch st := v.States[name]; st.Phase {
-	case meta.Finished, meta.Stopped, meta.Refused, meta.Failed:
-	default:
-		return fmt.Errorf("job %q is %s: stop it first", name, st.Phase)
-	}
-	if err := tasks.Forget(ctx, log, name); err != nil {
-		return err
-	}
-	return store.Delete(ctx, name)
+	return store.Delete(ctx, name, func(now *meta.Job, _ *meta.State) error {
+		if !now.Submitted.Equal(job.Submitted) { // another call has deleted this one
+			return fmt.Errorf("job %q: %w", name, meta.ErrNone)
+		}
+		return nil
+	})
 }

@@ -28,6 +28,8 @@ type Job struct {
 	Spec      *tasks.Spec `json:"spec"`
 	Want      string      `json:"want"` // Run or Stop
 	Submitted time.Time   `json:"submitted"`
+	// Deleted: it is being deleted, and does not run again.
+	Deleted bool `json:"deleted,omitempty"`
 	// Savepoint is a requested savepoint that has no outcome yet; nil: none.
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
 	// Rescale are the requests to move key groups that have no outcome yet, at most one a stage.

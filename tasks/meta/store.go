@@ -118,47 +118,74 @@ func (s *Store) Submit(ctx context.Context, j Job) error {
 
 // Change replaces a job by the result of change.
 func (s *Store) Change(ctx context.Context, name string, change func(*Job) error) error {
-	key := s.prefix + "job/" + name
+	return s.act(ctx, name, "change", func(j *Job, _ *State) ([]clientv3.Op, error) {
+		if err := change(j); err != nil {
+			return nil, err
+		}
+		b, err := json.Marshal(j)
+		return []clientv3.Op{clientv3.OpPut(s.prefix+"job/"+name, string(b))}, err
+	})
+}
+
+// Mark says that a job is being deleted, unless refuse returns an error for what it is then.
+func (s *Store) Mark(ctx context.Context, name string, refuse func(*Job, *State) error) (j Job, st State, err error) {
+	err = s.act(ctx, name, "delete", func(now *Job, state *State) ([]clientv3.Op, error) {
+		if err := refuse(now, state); err != nil {
+			return nil, err
+		}
+		now.Deleted = true
+		j, st = *now, *state
+		b, err := json.Marshal(now)
+		return []clientv3.Op{clientv3.OpPut(s.prefix+"job/"+name, string(b))}, err
+	})
+	return j, st, err
+}
+
+// Delete removes a job and its state and assignments, unless refuse returns an error for what it is then.
+func (s *Store) Delete(ctx context.Context, name string, refuse func(*Job, *State) error) error {
+	return s.act(ctx, name, "delete", func(j *Job, st *State) ([]clientv3.Op, error) {
+		return append(s.removes(name), clientv3.OpDelete(s.prefix+"job/"+name)), refuse(j, st)
+	})
+}
+
+// act writes what do returns, if a job and its state are still those that do was called with; otherwise it calls do again.
+func (s *Store) act(ctx context.Context, name, what string, do func(*Job, *State) ([]clientv3.Op, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		r, err := s.c.Get(ctx, key)
+		var j Job
+		var st State
+		var same []clientv3.Cmp
+		keys := []string{s.prefix + "job/" + name, s.prefix + "state/" + name}
+		r, err := s.c.Txn(ctx).Then(clientv3.OpGet(keys[0]), clientv3.OpGet(keys[1])).Commit()
 		if err != nil {
 			return s.fail("read job "+name, err)
 		}
-		if len(r.Kvs) == 0 {
-			return fmt.Errorf("job %q: %w", name, ErrNone)
+		for i, to := range []any{&j, &st} {
+			kvs, revision := r.Responses[i].GetResponseRange().GetKvs(), int64(0)
+			if i == 0 && len(kvs) == 0 {
+				return fmt.Errorf("job %q: %w", name, ErrNone)
+			}
+			if len(kvs) > 0 {
+				revision = kvs[0].ModRevision
+				if err := json.Unmarshal(kvs[0].Value, to); err != nil {
+					return s.fail(keys[i], err)
+				}
+			}
+			same = append(same, clientv3.Compare(clientv3.ModRevision(keys[i]), "=", revision))
 		}
-		var j Job
-		if err := json.Unmarshal(r.Kvs[0].Value, &j); err != nil {
-			return s.fail(key, err)
-		}
-		if err := change(&j); err != nil {
-			return err
-		}
-		b, err := json.Marshal(j)
+		ops, err := do(&j, &st)
 		if err != nil {
 			return err
 		}
-		t, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", r.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, string(b))).Commit()
+		t, err := s.c.Txn(ctx).If(same...).Then(ops...).Commit()
 		if err != nil {
-			return s.fail("change job "+name, err)
+			return s.fail(what+" job "+name, err)
 		}
 		if t.Succeeded {
 			return nil
 		}
 	}
-}
-
-// Delete removes a job and its state and assignments.
-func (s *Store) Delete(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_, err := s.c.Txn(ctx).Then(append(s.removes(name), clientv3.OpDelete(s.prefix+"job/"+name))...).Commit()
-	if err != nil {
-		return s.fail("delete job "+name, err)
-	}
-	return nil
 }
 
 // removes removes the state and the assignments of a job.

@@ -2,6 +2,7 @@ package meta_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -53,7 +54,17 @@ func TestJobs(t *testing.T) {
 	v, err = other.Look(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, meta.Run, v.Jobs["q"].Want)
-	require.NoError(t, s.Delete(t.Context(), "q"))
+	never := errors.New("never")
+	require.ErrorIs(t, s.Delete(t.Context(), "q", func(*meta.Job, *meta.State) error { return never }), never)
+	var seen []string
+	require.NoError(t, s.Delete(t.Context(), "q", func(j *meta.Job, _ *meta.State) error {
+		seen = append(seen, j.Want)
+		if len(seen) > 1 {
+			return nil
+		}
+		return s.Change(t.Context(), "q", func(j *meta.Job) error { j.Want = meta.Run; return nil })
+	}))
+	require.Equal(t, []string{meta.Stop, meta.Run}, seen, "it has changed in between")
 	v, err = s.Look(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, v.Jobs)

@@ -137,13 +137,3 @@ func lowestHold(ctx context.Context, log sharedlog.Log, job string, now time.Tim
 	}
 	return low, nil
 }
-
-// clearHolds removes the holds of a job that was deleted.
-func clearHolds(ctx context.Context, log sharedlog.Log, job string) error {
-	c, err := log.Get(ctx, tags.HoldsKey(job))
-	if err != nil || len(c.Value) == 0 {
-		return err
-	}
-	_, err = log.CompareAndSet(ctx, tags.HoldsKey(job), c.Value, nil)
-	return err
-}

@@ -288,8 +288,11 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout, members
 	return marks, nil
 }
 
-// Clear trims everything that a deleted job has in the log.
+// Clear removes everything that a deleted job has in the log.
 func (t *Trimmer) Clear(ctx context.Context) error {
+	if err := t.Revoke(ctx); err != nil { // again: a task may have started, or have taken a hold, since
+		return err
+	}
 	tail, err := t.log.Tail(ctx)
 	if err != nil {
 		return err
@@ -304,9 +307,6 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 			name := t.layout.Plan.Stages[s].Name
 			all = append(all, tags.Task(t.layout.Job, name, i), tags.Transactions(t.layout.Job, name, i))
 		}
-	}
-	if err := clearHolds(ctx, t.log, t.layout.Job); err != nil {
-		return err
 	}
 	due := map[sharedlog.Tag]sharedlog.LSN{}
 	for _, tag := range all {

@@ -1,0 +1,137 @@
+package jobs_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/etcdserver"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/manager/server"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// managed returns a manager's etcd and log. There are no workers.
+func managed(t *testing.T) (*meta.Store, sharedlog.Log) {
+	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
+	require.NoError(t, err)
+	t.Cleanup(etcd.Close)
+	store, err := meta.Open(meta.Options{Endpoints: []string{etcd.Addr()}, Cluster: "c"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	require.NoError(t, store.Check(t.Context()))
+	d, err := transport.NewDialer(transport.Options{Cluster: "c"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	log := mem.New(mem.Options{})
+	s := server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return store, log
+}
+
+func described(t *testing.T, parallelism int) *tasks.Spec {
+	job := operators.NewJob("job")
+	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}), serde.Int64)
+	operators.ToSink(keys, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	s, err := tasks.Describe(plan, tasks.Options{Parallelism: parallelism, Groups: 8})
+	require.NoError(t, err)
+	s.Program = "p"
+	return s
+}
+
+// held is a log of a process that stands still before its first call, while something else happens.
+type held struct {
+	sharedlog.Log
+	then func()
+}
+
+func (h *held) Get(ctx context.Context, key string) (sharedlog.Change, error) {
+	h.then()
+	return h.Log.Get(ctx, key)
+}
+
+// A stopped job is submitted again while it is being deleted: it does not run then, without what is removed of it.
+func TestSubmitAmidDelete(t *testing.T) {
+	store, log := managed(t)
+	_, err := jobs.Submit(t.Context(), store, described(t, 2))
+	require.NoError(t, err)
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	var again error
+	submit := sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, again = jobs.Submit(ctx, store, described(t, 2))
+	})
+	require.NoError(t, jobs.Delete(t.Context(), store, &held{log, submit}, "job"))
+	require.ErrorContains(t, again, `job "job" is being deleted`)
+	_, err = jobs.Submit(t.Context(), store, described(t, 3))
+	require.NoError(t, err)
+}
+
+// Two programs submit a job of one name, which was refused before it ran: one of them does, and what it runs stays.
+func TestSubmitsOfRefused(t *testing.T) {
+	store, log := managed(t)
+	for range 30 {
+		mark := []byte(`{"id":"other","settings":{"plan":"another one"}}`)
+		_, err := log.CompareAndSet(t.Context(), tags.JobKey("job"), nil, mark)
+		require.NoError(t, err)
+		_, err = jobs.Submit(t.Context(), store, described(t, 2))
+		require.ErrorIs(t, err, jobs.ErrRefused)
+		_, err = log.CompareAndSet(t.Context(), tags.JobKey("job"), mark, nil)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		errs := make([]error, 2)
+		for i := range errs {
+			wg.Go(func() { _, errs[i] = jobs.Submit(t.Context(), store, described(t, 2+i)) })
+		}
+		wg.Wait()
+		v, err := store.Look(t.Context())
+		require.NoError(t, err)
+		for i, err := range errs {
+			if err == nil {
+				require.Equal(t, 2+i, v.Jobs["job"].Spec.Parallelism)
+			}
+		}
+		require.True(t, (errs[0] == nil) != (errs[1] == nil), "%v", errs)
+		require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+		require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
+	}
+}
+
+// A worker that the manager has lost still runs a task when its job is stopped and deleted: what it appends has no effect from then on.
+func TestDeleteFences(t *testing.T) {
+	store, log := managed(t)
+	st, err := jobs.Submit(t.Context(), store, described(t, 2))
+	require.NoError(t, err)
+	owner := sharedlog.Condition{Key: tags.InstanceKey(st.ID, "keys", 0), Value: []byte("an instance")}
+	_, err = log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
+	require.NoError(t, err)
+	w := sharedlog.NewWriter(log, "w", owner)
+	record := sharedlog.Record{Tags: []sharedlog.Tag{tags.Task(st.ID, "keys", 0)}}
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	_, err = w.Append(record).Wait(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
+	_, err = w.Append(record).Wait(t.Context())
+	require.Equal(t, sharedlog.KindConditionFailed, sharedlog.KindOf(err), "%v", err)
+	for _, key := range []string{owner.Key, tags.ManagerKey(st.ID), tags.JobKey("job")} {
+		c, err := log.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.Empty(t, c.Value, key)
+	}
+}
