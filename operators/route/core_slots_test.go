@@ -46,7 +46,7 @@ func TestSlotsUnderSteadyLoads(t *testing.T) {
 			c, newest, steps := NewCore(When{Every: 1000}, LeastCount), 0, 0
 			items, fine := p.sampledBy(table, 16)
 			for at := range 400 {
-				d := c.Next(&Sample{At: int64(at) * 1000, Items: items, Fine: fine, Owners: owners, Tasks: tasks, Slots: slots, Table: table})
+				d := c.Next(&Sample{At: int64(at) * 2000, Items: items, Fine: fine, Owners: owners, Tasks: tasks, Slots: slots, Table: table})
 				if d.Owners == nil {
 					continue
 				}
@@ -60,7 +60,8 @@ func TestSlotsUnderSteadyLoads(t *testing.T) {
 					items, fine = p.sampledBy(table, 16)
 				}
 			}
-			// Few samples are not enough for a small gain, so that a step may come late.
+			// Few samples are not enough for a small gain, so that a step may come late. A history whose half-life is 10 s is the same to
+			// the last of 53 bits after 530 s; until then a plan may be another one by the last bits of the loads.
 			require.Less(rt, newest, 300, "the steps do not end")
 			require.LessOrEqual(rt, steps, 10)
 			return Degree(Tasks(p.of(table), owners, tasks), nil)
