@@ -40,7 +40,7 @@ func (s *Made[T]) Open(p int) (operators.Partition[T], error) {
 	if s.Count > 0 {
 		part.end = s.Count
 	}
-	if s.Find != nil {
+	if s.Find != nil && s.Parts > 1 { // a single partition has all items
 		part.find = s.Find(p, s.Parts)
 	} else {
 		part.step = int64(s.Parts)
