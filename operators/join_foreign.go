@@ -5,7 +5,6 @@ import (
 
 	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/internal/join"
-	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -80,39 +79,8 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 		return &kv.Value.Value
 	})
 	joined := processOne(back, j.identify(back.n.stage, "process", name), options{inOrder: true}, func(x *Context[K, Change[K, Out]]) Handler[join.Match[L, R]] {
-		c := &x.call
-		found := process.NewValue(c, "found", back.vals)
-		emit := func(m *join.Match[L, R], t int64) {
-			ch := Change[K, Out]{Key: c.Key, Deleted: !m.Some}
-			switch {
-			case m.Some && m.With:
-				ch.Value = f(&c.Key, &m.Left, &m.Right)
-			case m.Some:
-				ch.Value = f(&c.Key, &m.Left, nil)
-			}
-			c.Emit(ch, t)
-		}
-		return Handler[join.Match[L, R]]{
-			// An entry that has changed its reference gets answers from two places, of which the
-			// old one says that it is not there. At most one says that it is.
-			Item: func(m *join.Match[L, R]) {
-				if m.Some || found.Get() == nil {
-					found.Put(m)
-				}
-			},
-			Late: func(m *join.Match[L, R]) { emit(m, c.Time) },
-			Timers: Timers{OnTime: func(t int64) {
-				m := found.Get()
-				if m == nil {
-					return // the update that failed was skipped
-				}
-				emit(m, t)
-				if c.Failed == nil {
-					c.Failed = c.Out.Flush() // before the value's memory is reused
-				}
-				found.Delete()
-			}},
-		}
+		a := join.NewAnswers(&x.call, back.vals, f)
+		return Handler[join.Match[L, R]]{Item: a.Item, Late: func(m *join.Match[L, R]) { a.Emit(m, x.call.Time) }, Timers: Timers{OnTime: a.OnTime}}
 	})
 	return tableOf(joined, nil)
 }

@@ -8,6 +8,7 @@ import (
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Forever as JoinStreams' within keeps items for ever.
@@ -91,8 +92,8 @@ func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 			Timers: Timers{OnEvent: func(end int64) {
 				start := end - win.cut.Size
 				lall, rall := ls.All(), rs.All()
-				lall = lall[join.SearchTime(lall, start):join.SearchTime(lall, end)]
-				rall = rall[join.SearchTime(rall, start):join.SearchTime(rall, end)]
+				lall = lall[state.SearchTime(lall, start):state.SearchTime(lall, end)]
+				rall = rall[state.SearchTime(rall, start):state.SearchTime(rall, end)]
 				for i := range lall {
 					for k := range rall {
 						c.Emit(f(&c.Key, start, end, &lall[i].Value, &rall[k].Value), end-1)

@@ -97,7 +97,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 // item.
 func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	what := fmt.Sprintf("%v windows of %q", in.win, in.n.stage.find().name)
-	return windowStage(in.n, in.keys, serde.Serde[Pane[A]](item.PaneSerde(in.agg.Acc)), in.win, in.agg, what, opts, func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, Pane[A]]]) chain.Emit[KV[K, Pane[A]]] {
+	return windowStage(in.n, in.keys, serde.Serde[Pane[A]](item.PaneSerde(in.agg.Acc)), in.win, in.agg, in.agg.Acc, what, opts, same[K, A], func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, Pane[A]]]) chain.Emit[KV[K, Pane[A]]] {
 		return fold.Partials(w, in.agg.Merge, fold.Cloner(in.agg.Keeps, in.agg.Acc), lates)
 	})
 }

@@ -26,6 +26,9 @@ var rehomed = map[string]func(in, other operators.KeyedStream[string, hit]) oper
 	"windows with lateness": func(in, _ operators.KeyedStream[string, hit]) operators.KeyedStream[string, string] {
 		return windowText(operators.AggregateWindows(in, operators.Sliding(10*time.Millisecond, 5*time.Millisecond), summing(), operators.Lateness(12*time.Millisecond), operators.EachLate()))
 	},
+	"items of windows": func(in, _ operators.KeyedStream[string, hit]) operators.KeyedStream[string, string] {
+		return windowText(applySums(in, operators.Sliding(10*time.Millisecond, 5*time.Millisecond), 10, operators.Lateness(12*time.Millisecond), operators.EachLate()))
+	},
 	"sessions": func(in, _ operators.KeyedStream[string, hit]) operators.KeyedStream[string, string] {
 		return windowText(operators.AggregateSessions(in, "sessions", 6*time.Millisecond, summing(), operators.Lateness(3*time.Millisecond)))
 	},

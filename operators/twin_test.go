@@ -35,6 +35,15 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 		return windowRows(operators.AggregateWindows(in, operators.Sliding(10*time.Millisecond, 5*time.Millisecond), summing(),
 			operators.Emit(operators.Eager), operators.Lateness(3*time.Millisecond)))
 	},
+	"items of windows": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return windowRows(applySums(in, operators.Tumbling(10*time.Millisecond), 10))
+	},
+	"items of sliding windows, late items": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return windowRows(applySums(in, operators.Sliding(9*time.Millisecond, 3*time.Millisecond), 9, operators.Lateness(11*time.Millisecond)))
+	},
+	"items of windows with gaps, each late item": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return windowRows(applySums(in, operators.Sliding(5*time.Millisecond, 7*time.Millisecond), 5, operators.Lateness(20*time.Millisecond), operators.EachLate()))
+	},
 	"sessions": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return windowRows(operators.AggregateSessions(in, "sessions", 5*time.Millisecond, summing(), operators.Lateness(4*time.Millisecond)))
 	},

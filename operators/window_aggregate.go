@@ -23,7 +23,7 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 	j := in.n.job
 	what := fmt.Sprintf("%v windows of %q", win, in.n.stage.find().name)
 	agg.check(j, what, in.vals, win.cut.Pane != win.cut.Size)
-	return windowStage(in.n, in.keys, in.vals, win, agg, what, opts, func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, T]]) chain.Emit[KV[K, T]] {
+	return windowStage(in.n, in.keys, in.vals, win, agg, agg.Acc, what, opts, same[K, A], func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, T]]) chain.Emit[KV[K, T]] {
 		return fold.Items(w, agg.Add, fold.Cloner(agg.Keeps, in.vals), lates)
 	})
 }
@@ -33,19 +33,24 @@ func CountWindows[K comparable, T any](in KeyedStream[K, T], win Windows, opts .
 	return AggregateWindows(in, win, Counting[T](), opts...)
 }
 
-// windowStage builds the operator that keeps panes; what is in between (items
-// or partial results) is receive's matter.
-func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde[K], vals serde.Serde[I], win Windows, agg Aggregator[T, A], what string, opts []WindowOption,
+func same[K comparable, A any](next chain.Emit[KV[K, Windowed[A]]]) chain.Emit[KV[K, Windowed[A]]] {
+	return next
+}
+
+// windowStage builds the operator that keeps panes; what comes in (items
+// or partial results) is receive's matter, and what goes out, of a serde or nil, result's.
+func windowStage[K comparable, I, T, A, R any](in *node[KV[K, I]], keys serde.Serde[K], vals serde.Serde[I], win Windows, agg Aggregator[T, A], results serde.Serde[R], what string, opts []WindowOption,
+	result func(next chain.Emit[KV[K, Windowed[R]]]) chain.Emit[KV[K, Windowed[A]]],
 	receive func(c *chain.Chain, w *fold.Windows[K, A], lates *chain.Buffer[KV[K, I]]) chain.Emit[KV[K, I]],
-) KeyedStream[K, Windowed[A]] {
+) KeyedStream[K, Windowed[R]] {
 	j := in.job
 	win.check(j, what)
 	o := windowed(j, what, opts)
-	var sd serde.Serde[Windowed[A]]
-	if agg.Acc != nil {
-		sd = item.WindowedSerde(agg.Acc)
+	var sd serde.Serde[Windowed[R]]
+	if results != nil {
+		sd = item.WindowedSerde(results)
 	}
-	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
+	out := newNode[KV[K, Windowed[R]]](j, in.stage, nil)
 	out.op, out.origin = j.identify(in.stage, "window", ""), in.behind()
 	out.op.results = &windowResults{lateness: o.lateness, once: o.emission == Final && o.lateness == 0}
 	if o.emission == Eager {
@@ -56,7 +61,7 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 		w := fold.NewWindows(c, out.id, keys, fold.Config[A]{
 			Name: out.op.name, Text: win.String(), Cut: win.cut, Eager: o.emission == Eager, Lateness: o.lateness, EachLate: o.eachLate, Clocks: in.clocks(c),
 			Acc: agg.Acc, Merge: agg.Merge,
-		}, out.emitter(c))
+		}, result(out.emitter(c)))
 		buf := lateBuffer(c, lates)
 		next := receive(c, w, buf)
 		if buf == nil {

@@ -87,6 +87,20 @@ func summing() operators.Aggregator[hit, int64] {
 	}
 }
 
+// applySums is AggregateWindows of summing by ApplyWindows. A result whose items are not those of one
+// window, in the order of their times, is wrong.
+func applySums(in operators.KeyedStream[string, hit], win operators.Windows, size int64, opts ...operators.WindowOption) operators.KeyedStream[string, operators.Windowed[int64]] {
+	return operators.ApplyWindows(in, win, func(key *string, items []operators.Elem[hit]) (sum int64) {
+		for i := range items {
+			sum += items[i].Value.N
+			if items[i].Value.Key != *key || items[i].Time < items[max(i-1, 0)].Time || items[i].Time-items[0].Time >= size {
+				return math.MinInt64
+			}
+		}
+		return sum
+	}, opts...)
+}
+
 // TestWindows: sums by key and window, directly and pre-aggregated, equal the plain loop's,
 // whatever the disorder (within the delay), the batches, commits, crashes and interruptions of
 // Advance.
@@ -111,11 +125,13 @@ func TestWindows(t *testing.T) {
 		src := operators.FromSource(job, "src", optest.Items(disorder, a, b), hitSerde)
 		win := operators.Sliding(time.Duration(size)*time.Millisecond, time.Duration(slide)*time.Millisecond)
 		var ks operators.KeyedStream[string, operators.Windowed[int64]]
-		switch rapid.SampledFrom([]string{"keyby", "local", "hot"}).Draw(t, "exchange") {
+		switch rapid.SampledFrom([]string{"keyby", "local", "hot", "apply"}).Draw(t, "exchange") {
 		case "local":
 			ks = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, win, summing()))
 		case "hot":
 			ks = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, win, summing(), operators.Hot()))
+		case "apply":
+			ks = applySums(operators.KeyBy(src, "k", serde.String, byKey), win, size)
 		default:
 			ks = operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), win, summing())
 		}
@@ -142,7 +158,13 @@ func TestWindowsLate(t *testing.T) {
 		if eager {
 			opts = append(opts, operators.Emit(operators.Eager))
 		}
-		ks := operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Sliding(size*time.Millisecond, slide*time.Millisecond), summing(), opts...)
+		in, win := operators.KeyBy(src, "k", serde.String, byKey), operators.Sliding(size*time.Millisecond, slide*time.Millisecond)
+		var ks operators.KeyedStream[string, operators.Windowed[int64]]
+		if rapid.Bool().Draw(t, "apply") {
+			ks = applySums(in, win, size, opts...)
+		} else {
+			ks = operators.AggregateWindows(in, win, summing(), opts...)
+		}
 		out := optest.Collect(func(kv *operators.KV[string, operators.Windowed[int64]]) operators.KV[string, operators.Windowed[int64]] {
 			kv.Key = string([]byte(kv.Key))
 			return *kv

@@ -35,6 +35,7 @@ type keyedRun struct {
 var keyed = []keyedRun{
 	{"kw", map[string]string{"sensors": "40", "key-weights": "zipf:0.8", "drift": "30"}, 300 * time.Millisecond, 500},
 	{"kw", map[string]string{"sensors": "30", "aggregate": "list", "disorder-share": "25", "skew": "2s"}, 0, 500},
+	{"kw", map[string]string{"sensors": "30", "aggregate": "items", "lateness": "1s", "late": "each"}, 100 * time.Millisecond, 500},
 	{"ysb", map[string]string{"sensors": "20", "window": "3s", "key-weights": "zipf:1.1", "partition-by": "key"}, time.Second, 500},
 	{"lvd", map[string]string{"sensors": "100", "skew": "700ms", "window": "500ms", "key-ids": "prefix"}, 0, 300},
 	{"bridge", map[string]string{"sensors": "20", "partition-by": "key"}, 200 * time.Millisecond, 500},

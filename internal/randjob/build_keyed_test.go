@@ -122,6 +122,14 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		if n.Agg == 0 {
 			return counts(k, n, operators.CountWindows(s, windows(n), windowOptions(n)...))
 		}
+		if n.Agg == 2 {
+			return accumulated(k, n, operators.ApplyWindows(s, windows(n), func(_ *K, items []operators.Elem[model.Row]) (acc model.Acc) {
+				for i := range items {
+					acc.Add(&items[i].Value)
+				}
+				return acc
+			}, windowOptions(n)...).With(operators.WindowedSerde(accs)))
+		}
 		return accumulated(k, n, operators.AggregateWindows(s, windows(n), folding(), windowOptions(n)...))
 	case model.Sessions:
 		if n.Agg == 0 {

@@ -74,10 +74,15 @@ func windowed[T, A any](p *Params, in *Input, events operators.Stream[T], name s
 		}
 		panes := operators.PreAggregate(events, name, serde.Int64, key, win, agg, route...)
 		return operators.CombineWindows(panes, opts...)
-	case "ahead":
-		parts := max(1, in.Partitions)
-		byKey := operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) })
-		return operators.AggregateWindows(byKey, win, agg, opts...)
 	}
-	return operators.AggregateWindows(served(p, operators.KeyBy(events, name, serde.Int64, key, p.route(in)...)), win, agg, opts...)
+	return operators.AggregateWindows(keyedBy(p, in, events, name, key), win, agg, opts...)
+}
+
+// keyedBy brings the items of a key together.
+func keyedBy[T any](p *Params, in *Input, events operators.Stream[T], name string, key func(v *T) int64) operators.KeyedStream[int64, T] {
+	if p.Value(exchange) == "ahead" {
+		parts := max(1, in.Partitions)
+		return operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) })
+	}
+	return served(p, operators.KeyBy(events, name, serde.Int64, key, p.route(in)...))
 }

@@ -3,6 +3,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -118,7 +119,20 @@ func kwPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
 	if p.Value(late) == "each" {
 		opts = append(opts, operators.EachLate())
 	}
-	if p.Value(aggregate) == "list" {
+	switch p.Value(aggregate) {
+	case "items":
+		if x := p.Value(exchange); x == "local" || x == "hot" {
+			return nil, fmt.Errorf("--aggregate items with --exchange %s: partial results have no items: use --aggregate list, or --exchange keyby", x)
+		}
+		sums := operators.ApplyWindows(keyedBy(p, in, events.With(kwByKey), "keys", key), win, func(_ *int64, items []operators.Elem[kwItem]) (sum int64) {
+			for i := range items {
+				sum += items[i].Value.N
+			}
+			return sum
+		}, opts...)
+		query.Emit(kwRows(sums, func(sum *int64) int64 { return *sum }), out, appendKw)
+		return job.Plan()
+	case "list":
 		lists := windowed(p, in, events.With(kwByKey), "keys", key, win, operators.Aggregator[kwItem, []int64]{
 			Add:   func(acc *[]int64, v *kwItem, _ int64) { *acc = append(*acc, v.N) },
 			Merge: func(acc, other *[]int64) { *acc = append(*acc, *other...) },

@@ -33,8 +33,8 @@ var (
 		Check: func(v string) error { return lasting(v, 0, 24*time.Hour) },
 	}
 	aggregate = &Option{
-		Flag: "aggregate", Type: "string", Default: "sum", Help: "kw: sum (of what has come so far) or list (the window's items are kept, and added up for each result)",
-		Check: func(v string) error { return among(v, "sum", "list") },
+		Flag: "aggregate", Type: "string", Default: "sum", Help: "kw: sum (of what has come so far), list (the window's items are kept, and added up for each result) or items (the same by ApplyWindows, which logs each item once; not with --exchange local or hot)",
+		Check: func(v string) error { return among(v, "sum", "list", "items") },
 	}
 	keyIDs = &Option{
 		Flag: "key-ids", Type: "string", Default: "sequential", Help: "of kw, lvd, bridge: sequential (0, 1, 2, …) or prefix (of 100 in a district, whose number begins at bit 20)",

@@ -86,7 +86,7 @@ func answers(t *testing.T, w *Workload, own map[string]string, seed uint64) {
 // What is exchanged changes no row.
 func TestExchanges(t *testing.T) {
 	for _, how := range []string{
-		"kw local", "kw local merge-items 7 aggregate list", "kw ahead", "kw keyby item-cost 10us", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global",
+		"kw local", "kw local merge-items 7 aggregate list", "kw keyby aggregate items", "kw ahead aggregate items", "kw ahead", "kw keyby item-cost 10us", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global",
 		"kw hot", "ysb hot merge-items 50 partitioner modulo", "kw keyby partitioner modulo", "lvd local partitioner modulo", "count keyby partitioner modulo", "count global partitioner modulo",
 		"bridge keyby partitioner modulo", "ride keyby partitioner modulo",
 	} {

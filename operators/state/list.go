@@ -166,11 +166,32 @@ func (e *Elem[V]) before(o *Elem[V]) bool {
 	return e.Time < o.Time || e.Time == o.Time && e.seq < o.seq
 }
 
+// SearchTime returns how many of the values, which are sorted, have a time < t.
+func SearchTime[V any](all []Elem[V], t int64) int {
+	lo, hi := 0, len(all)
+	for lo < hi {
+		if m := int(uint(lo+hi) / 2); all[m].Time < t {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
+}
+
 func (m *List[K, V]) touch(e *listEntry[K, V]) {
 	if !e.V.touched {
 		e.V.touched = true
 		m.dirty = append(m.dirty, e)
 	}
+}
+
+// isAdded returns which of the values that are not in the log yet has a number, if one has.
+func (l *list[V]) isAdded(seq uint64) (at int, found bool) {
+	if len(l.added) == 0 || seq < l.added[0].seq {
+		return 0, false
+	}
+	return slices.BinarySearchFunc(l.added, seq, comparePos)
 }
 
 // DropBefore removes the values of a key whose time is < t.
@@ -210,7 +231,7 @@ func (m *List[K, V]) dropFront(le *listEntry[K, V], n int) {
 	}
 	for i := range n {
 		e := &l.elems[l.head+i]
-		if at, found := slices.BinarySearchFunc(l.added, e.seq, comparePos); found {
+		if at, found := l.isAdded(e.seq); found {
 			l.added = slices.Delete(l.added, at, at+1)
 		} else {
 			l.removed = append(l.removed, e.seq)
@@ -315,9 +336,12 @@ func (m *List[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V]) {
 		m.log(table, out, le, seq, nil)
 	}
 	live := l.elems[l.head:]
+	i := -1
 	for _, p := range l.added {
-		e := Elem[V]{Time: p.time, seq: p.seq}
-		i := sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
+		if i++; i >= len(live) || live[i].seq != p.seq { // else they have come in the order of their times
+			e := Elem[V]{Time: p.time, seq: p.seq}
+			i = sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
+		}
 		m.log(table, out, le, p.seq, &live[i])
 	}
 }

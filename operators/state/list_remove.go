@@ -11,7 +11,7 @@ func (m *List[K, V]) Remove(group int, key *K, i int) {
 	if m.disk != nil {
 		m.disk.shrink(&l.size, 1, len(l.elems)-l.head)
 	}
-	if k, found := slices.BinarySearchFunc(l.added, seq, comparePos); found {
+	if k, found := l.isAdded(seq); found {
 		l.added = slices.Delete(l.added, k, k+1)
 	} else {
 		l.removed = append(l.removed, seq)

@@ -14,14 +14,15 @@ import (
 )
 
 // BenchmarkLate: the stage behind a KeyBy alone, as Trilink's Table 10 has it: the clocks of half of the keys are slow by four
-// fifths of a window, and the watermark is that of the others. Sums are added to, lists are added up for each result. With a
+// fifths of a window, and the watermark is that of the others. Sums are added to; lists, which are accumulators, and the items of
+// ApplyWindows are added up for each result. With a
 // clock for each key nothing is late; with the task's each late item has a result (each), or those of a commit have one.
 func BenchmarkLate(b *testing.B) {
 	for _, items := range []int{670, 2000, 6670} {
-		for _, lists := range []bool{false, true} {
+		for _, results := range []string{"sum", "list", "items"} {
 			for _, mode := range []string{"key", "commit", "each"} {
-				b.Run(fmt.Sprintf("%s/%d/%s", map[bool]string{false: "sum", true: "list"}[lists], items, mode), func(b *testing.B) {
-					s := newLateStage(b, items, lists, mode)
+				b.Run(fmt.Sprintf("%s/%d/%s", results, items, mode), func(b *testing.B) {
+					s := newLateStage(b, items, results, mode)
 					for s.now < 3*int64(items) {
 						s.one(b)
 					}
@@ -39,11 +40,11 @@ func BenchmarkLate(b *testing.B) {
 }
 
 // newLateStage returns a stage whose windows have so many items of each key, 1 ms apart.
-func newLateStage(t require.TestingT, items int, lists bool, mode string) *lateStage {
+func newLateStage(t require.TestingT, items int, results, mode string) *lateStage {
 	job := operators.NewJob("bench")
 	src := operators.FromSource(job, "src", optest.Items[int64](0, nil), serde.Int64)
 	per := operators.WatermarkPer(operators.Task, 0)
-	opts := []operators.WindowOption{operators.Lateness(time.Hour)}
+	opts := []operators.WindowOption{operators.Lateness(time.Duration(items) * time.Millisecond)}
 	switch mode {
 	case "key":
 		per = operators.WatermarkPer(operators.Key, 0)
@@ -53,7 +54,15 @@ func newLateStage(t require.TestingT, items int, lists bool, mode string) *lateS
 	in := operators.KeyBy(src, "in", serde.Int64, func(v *int64) int64 { return *v }, per)
 	win := operators.Tumbling(time.Duration(items) * time.Millisecond)
 	var sums operators.Stream[int64]
-	if lists {
+	switch results {
+	case "items":
+		sums = operators.Map(operators.ApplyWindows(in, win, func(_ *int64, items []operators.Elem[int64]) (sum int64) {
+			for i := range items {
+				sum += items[i].Value
+			}
+			return sum
+		}, opts...), func(w *operators.KV[int64, operators.Windowed[int64]]) int64 { return w.Value.Value })
+	case "list":
 		sums = operators.Map(operators.AggregateWindows(in, win, operators.Aggregator[int64, []int64]{
 			Add: func(acc *[]int64, v *int64, _ int64) { *acc = append(*acc, *v) },
 			Acc: serde.Slice(serde.Int64),
@@ -63,7 +72,7 @@ func newLateStage(t require.TestingT, items int, lists bool, mode string) *lateS
 			}
 			return sum
 		})
-	} else {
+	default:
 		sums = operators.Map(operators.AggregateWindows(in, win, operators.Aggregator[int64, int64]{
 			Add: func(acc *int64, v *int64, _ int64) { *acc += *v },
 		}, opts...), func(w *operators.KV[int64, operators.Windowed[int64]]) int64 { return w.Value.Value })

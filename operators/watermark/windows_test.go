@@ -93,7 +93,18 @@ func TestWindowsByKey(t *testing.T) {
 		job := operators.NewJob("keyed")
 		src := operators.FromSource(job, "src", optest.Items(behind(parts), parts...), hitSerde)
 		in := operators.KeyBy(src, "k", serde.String, byKey, g.option())
-		sums := operators.AggregateWindows(in, operators.Sliding(milliseconds(size), milliseconds(slide)), summing(), opts...)
+		win := operators.Sliding(milliseconds(size), milliseconds(slide))
+		var sums operators.KeyedStream[string, operators.Windowed[int64]]
+		if rapid.Bool().Draw(t, "apply") {
+			sums = operators.ApplyWindows(in, win, func(_ *string, items []operators.Elem[hit]) (sum int64) {
+				for i := range items {
+					sum += items[i].Value.N
+				}
+				return sum
+			}, opts...)
+		} else {
+			sums = operators.AggregateWindows(in, win, summing(), opts...)
+		}
 		type result = operators.KV[string, operators.Windowed[int64]]
 		out := optest.Collect(func(kv *result) result {
 			kv.Key = strings.Clone(kv.Key)

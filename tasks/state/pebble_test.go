@@ -167,6 +167,15 @@ var stages = map[string]func(job *operators.Job, left, right keyed){
 	"late": func(_ *operators.Job, left, _ keyed) {
 		operators.ToSink(operators.AggregateWindows(left, operators.Tumbling(10*time.Millisecond), sum, operators.Lateness(25*time.Millisecond)), "out", nowhere[operators.KV[string, operators.Windowed[int64]]]{})
 	},
+	"items": func(_ *operators.Job, left, _ keyed) {
+		sums := operators.ApplyWindows(left, operators.Sliding(20*time.Millisecond, 10*time.Millisecond), func(_ *string, items []operators.Elem[note]) (sum int64) {
+			for i := range items {
+				sum += items[i].Value.N
+			}
+			return sum
+		}, operators.Lateness(15*time.Millisecond))
+		operators.ToSink(sums, "out", nowhere[operators.KV[string, operators.Windowed[int64]]]{})
+	},
 	"sessions": func(_ *operators.Job, left, _ keyed) {
 		operators.ToSink(operators.AggregateSessions(left, "sessions", 8*time.Millisecond, sum), "out", nowhere[operators.KV[string, operators.Windowed[int64]]]{})
 	},

@@ -279,7 +279,7 @@ func (x *byKey[K, A]) close(e *state.PaneEntry[K, A], end int64) (did bool, err 
 // drop drops the panes of a key whose last window and its lateness end by t.
 func (x *byKey[K, A]) drop(e *state.PaneEntry[K, A], t int64) bool {
 	last := x.win.After(t-x.late) - x.win.Slide // of the windows that end by then
-	return x.state.DropPanes(e, exec.MinTime, last-x.win.Size+x.win.Slide)
+	return x.dropPanes(e, exec.MinTime, last-x.win.Size+x.win.Slide)
 }
 
 // release lets an entry go that has no timer.
@@ -489,8 +489,8 @@ func (x *byKey[K, A]) Timer() (text, name string) {
 
 // receiveByKey returns what passes items to the windows: at returns the time by which an item is found in a
 // pane, nil: its time, and add adds it to the pane's accumulator.
-func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, add func(acc *A, v *V, t int64), clone func(*V) (*V, error), lates *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
-	plain := clone == nil && x.shared == nil && x.paths == nil && !x.eager
+func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, add func(acc *A, v *V, t int64), take take[K, V], lates *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
+	plain := take == nil && x.shared == nil && x.paths == nil && !x.eager
 	return func(b *item.Batch[item.KV[K, V]]) error {
 		clocks := x.state.GroupClocks(b.Group)
 		for i := range b.Items {
@@ -525,9 +525,9 @@ func receiveByKey[K comparable, V, A any](x *byKey[K, A], at func(v *V) int64, a
 				}
 			} else {
 				v := &kv.Value
-				if clone != nil {
+				if take != nil {
 					var err error
-					if v, err = clone(v); err != nil {
+					if v, err = take(b.Group, &kv.Key, v, t); err != nil {
 						return err
 					}
 				}

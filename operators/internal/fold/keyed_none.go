@@ -34,6 +34,6 @@ func (x *byKey[K, A]) advance(int64, *exec.Meter) (done bool, err error) { retur
 
 func (x *byKey[K, A]) Timer() (text, name string) { return "", "" }
 
-func receiveByKey[K comparable, V, A any](*byKey[K, A], func(v *V) int64, func(acc *A, v *V, t int64), func(*V) (*V, error), *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
+func receiveByKey[K comparable, V, A any](*byKey[K, A], func(v *V) int64, func(acc *A, v *V, t int64), take[K, V], *chain.Buffer[item.KV[K, V]]) chain.Emit[item.KV[K, V]] {
 	return nil
 }

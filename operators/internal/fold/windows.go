@@ -31,6 +31,8 @@ type Windows[K comparable, A any] struct {
 	// the order of their first change.
 	held    []heldPane[K, A]
 	scratch A
+	kept    keeper[K, A]     // nil: items are not kept
+	applied item.Windowed[A] // scratch of kept
 }
 
 // heldPane is a pane that has changed; its entry stays until the commit.
@@ -94,11 +96,17 @@ func (w *Windows[K, A]) Clocks() int {
 }
 
 func (w *Windows[K, A]) Tables() []exec.StateTable {
+	var all []exec.StateTable
 	if w.keyed != nil {
-		return w.keyed.tables()
+		all = w.keyed.tables()
+	} else {
+		// The cursors are restored before the panes, which read them.
+		all = []exec.StateTable{w.clock.Cursors(), w.state}
 	}
-	// The cursors are restored before the panes, which read them.
-	return []exec.StateTable{w.clock.Cursors(), w.state}
+	if w.kept != nil {
+		all = append(all, w.kept.table())
+	}
+	return all
 }
 
 // pane returns the accumulator that an item of this key and pane counts in, or
@@ -169,6 +177,13 @@ func (w *Windows[K, A]) Fire(group int, key *K, end int64) (some, more bool, err
 
 func (w *Windows[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
 	r := item.Windowed[A]{Start: end - w.win.Size, End: end, Value: *acc}
+	if w.kept != nil {
+		w.applied = r
+		if err := w.kept.result(group, key, &w.applied); err != nil {
+			return err
+		}
+		r = w.applied
+	}
 	return w.out.Add(group, item.KV[K, item.Windowed[A]]{Key: *key, Value: r}, item.At{Time: max(t, w.watermark())})
 }
 
@@ -190,7 +205,16 @@ func (w *Windows[K, A]) timeOf(e *state.PaneEntry[K, A]) int64 {
 
 func (w *Windows[K, A]) Drop(group int, key *K, from, to int64) bool {
 	e := w.state.Find(group, key, from, to)
-	return e != nil && w.state.DropPanes(e, from, to)
+	return e != nil && w.dropPanes(e, from, to)
+}
+
+// dropPanes drops the panes of a key that end in (from, to], and what is kept of their items.
+func (w *Windows[K, A]) dropPanes(e *state.PaneEntry[K, A], from, to int64) bool {
+	dropped := w.state.DropPanes(e, from, to)
+	if dropped && w.kept != nil {
+		w.kept.drop(int(e.Group), &e.Key, to)
+	}
+	return dropped
 }
 
 // relieve emits what is held if it is too much.
@@ -304,8 +328,22 @@ func (w *Windows[K, A]) Advance(t int64, m *exec.Meter) (bool, error) {
 
 // Items returns what folds items into the windows; lates takes the late ones, and may be nil.
 func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time int64), clone func(*T) (*T, error), lates *chain.Buffer[item.KV[K, T]]) chain.Emit[item.KV[K, T]] {
+	return items(w, add, taker[K](clone), lates)
+}
+
+// take is called for each item that counts, before it is added, and returns what is added.
+type take[K comparable, V any] func(group int, key *K, v *V, t int64) (*V, error)
+
+func taker[K comparable, V any](clone func(*V) (*V, error)) take[K, V] {
+	if clone == nil {
+		return nil
+	}
+	return func(_ int, _ *K, v *V, _ int64) (*V, error) { return clone(v) }
+}
+
+func items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time int64), take take[K, T], lates *chain.Buffer[item.KV[K, T]]) chain.Emit[item.KV[K, T]] {
 	if w.keyed != nil {
-		return receiveByKey(w.keyed, nil, add, clone, lates)
+		return receiveByKey(w.keyed, nil, add, take, lates)
 	}
 	return func(b *item.Batch[item.KV[K, T]]) error {
 		for i := range b.Items {
@@ -319,9 +357,9 @@ func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time
 				continue
 			}
 			v := &kv.Value
-			if clone != nil {
+			if take != nil {
 				var err error
-				if v, err = clone(v); err != nil {
+				if v, err = take(b.Group, &kv.Key, v, t); err != nil {
 					return err
 				}
 			}
@@ -351,7 +389,7 @@ func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), 
 				return &item.Pane[A]{End: p.End, Acc: *acc}, nil
 			}
 		}
-		return receiveByKey(w.keyed, of, add, own, lates)
+		return receiveByKey(w.keyed, of, add, taker[K](own), lates)
 	}
 	return func(b *item.Batch[item.KV[K, item.Pane[A]]]) error {
 		for i := range b.Items {

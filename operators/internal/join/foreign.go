@@ -50,7 +50,7 @@ func (x *Referrers[K, F, L, R, M]) find(key *K) (i int, hash int64, found bool) 
 	x.enc = x.keys.Append(x.enc[:0], key)
 	hash = int64(exec.HashKey(x.enc))
 	all := x.entries.Get(x.c.Group, &x.c.Key)
-	for i = SearchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
+	for i = state.SearchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
 		if all[i].Value.Key == *key {
 			return i, hash, true
 		}
@@ -107,4 +107,50 @@ func (x *Referrers[K, F, L, R, M]) Emit(t int64) {
 	if !x.plain && c.Failed == nil {
 		c.Failed = c.Out.Flush() // before the right value changes in place
 	}
+}
+
+// Answers are what a left entry of a join by foreign keys has got at the current time, and the changes of the
+// result that f makes of them.
+type Answers[K comparable, L, R, Out any] struct {
+	c     *process.Call[K, item.Change[K, Out]]
+	found *process.Value[K, item.Change[K, Out], Match[L, R]]
+	f     func(key *K, l *L, r *R) Out
+}
+
+// NewAnswers returns the state of a task and adds its table to it.
+func NewAnswers[K comparable, L, R, Out any](c *process.Call[K, item.Change[K, Out]], sd serde.Serde[Match[L, R]], f func(key *K, l *L, r *R) Out) *Answers[K, L, R, Out] {
+	return &Answers[K, L, R, Out]{c, process.NewValue(c, "found", sd), f}
+}
+
+// Item takes an answer. An entry that has changed its reference gets answers from two places, of which the
+// old one says that it is not there. At most one says that it is.
+func (x *Answers[K, L, R, Out]) Item(m *Match[L, R]) {
+	if m.Some || x.found.Get() == nil {
+		x.found.Put(m)
+	}
+}
+
+// Emit emits what an answer makes of the key's entry, at time t.
+func (x *Answers[K, L, R, Out]) Emit(m *Match[L, R], t int64) {
+	ch := item.Change[K, Out]{Key: x.c.Key, Deleted: !m.Some}
+	switch {
+	case m.Some && m.With:
+		ch.Value = x.f(&x.c.Key, &m.Left, &m.Right)
+	case m.Some:
+		ch.Value = x.f(&x.c.Key, &m.Left, nil)
+	}
+	x.c.Emit(ch, t)
+}
+
+// OnTime emits the answer of time t.
+func (x *Answers[K, L, R, Out]) OnTime(t int64) {
+	m := x.found.Get()
+	if m == nil {
+		return // the update that failed was skipped
+	}
+	x.Emit(m, t)
+	if x.c.Failed == nil {
+		x.c.Failed = x.c.Out.Flush() // before the value's memory is reused
+	}
+	x.found.Delete()
 }

@@ -12,21 +12,8 @@ func Near[V any](all []state.Elem[V], t, span int64) []state.Elem[V] {
 	if span == exec.MaxTime {
 		return all
 	}
-	from := SearchTime(all, t-span)
-	return all[from : from+SearchTime(all[from:], t+span+1)]
-}
-
-// SearchTime returns how many of the values, which are sorted, have a time < t.
-func SearchTime[V any](all []state.Elem[V], t int64) int {
-	lo, hi := 0, len(all)
-	for lo < hi {
-		if m := int(uint(lo+hi) / 2); all[m].Time < t {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo
+	from := state.SearchTime(all, t-span)
+	return all[from : from+state.SearchTime(all[from:], t+span+1)]
 }
 
 // Keep keeps an item for later partners; joined says that it has found one already.

@@ -48,7 +48,7 @@ func KeepAlone[K comparable, Out, V any](c *process.Call[K, Out], s *OuterSide[K
 	}
 	if s.alone != nil && !met {
 		all := s.List.Get(c.Group, &c.Key)
-		newest := &all[SearchTime(all, c.Time+1)-1]
+		newest := &all[state.SearchTime(all, c.Time+1)-1]
 		s.key = state.PaneKey[K]{Key: c.Key, Pane: int64(newest.Number())}
 		s.alone.Upsert(c.Group, &s.key)
 	}
@@ -60,7 +60,7 @@ func KeepAlone[K comparable, Out, V any](c *process.Call[K, Out], s *OuterSide[K
 func (s *OuterSide[K, V]) Expire(group int, key *K, before, keep int64, emit func(v *V, t int64)) {
 	if s.alone != nil {
 		all := s.List.Get(group, key)
-		for i := range all[:SearchTime(all, before)] {
+		for i := range all[:state.SearchTime(all, before)] {
 			x := &all[i]
 			s.key = state.PaneKey[K]{Key: *key, Pane: int64(x.Number())}
 			if s.alone.Get(group, &s.key) != nil {
