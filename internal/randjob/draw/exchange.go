@@ -22,7 +22,9 @@ func (d *drawing) exchange() {
 					d.j.Gather(i)
 				}
 				n := &d.j.Nodes[i]
-				n.Ahead, n.Clocks, n.Delay, n.Groups, n.Parallelism = true, 0, 0, 0, 0
+				if n.Ahead, n.Groups, n.Parallelism = true, 0, 0; n.ByProducer {
+					n.Clocks, n.Delay, n.ByProducer = 0, 0, false
+				}
 			})
 		}
 	}
