@@ -312,6 +312,15 @@ func owners(l *layout.Layout, p *envelope.Plan, hash string) (_ *layout.Layout, 
 // settings.
 func (s *Spec) Same(as *Spec) error { return same(s.Name, as.held(), s.held()) }
 
+// Registered returns the id that the log has for a job of this name and these settings; "": it has none.
+func (s *Spec) Registered(ctx context.Context, log sharedlog.Log) (id string, err error) {
+	rec, _, err := readJob(ctx, log, s.Name)
+	if err != nil || rec == nil || same(s.Name, rec.Settings, s.held()) != nil {
+		return "", err
+	}
+	return rec.ID, nil
+}
+
 // Forget frees a job's name in the log, if the job has this id there. Its records stay, under an id that is never used again.
 func Forget(ctx context.Context, log sharedlog.Log, name, id string) error {
 	rec, old, err := readJob(ctx, log, name)

@@ -26,6 +26,13 @@ import (
 
 // managed returns a manager's etcd and log. There are no workers.
 func managed(t *testing.T) (*meta.Store, sharedlog.Log) {
+	store, log, manage := cluster(t)
+	manage(0)
+	return store, log
+}
+
+// cluster returns an etcd and a log, and what starts a manager that trims in an interval (0: never).
+func cluster(t *testing.T) (*meta.Store, sharedlog.Log, func(trim time.Duration) *server.Server) {
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)
 	t.Cleanup(etcd.Close)
@@ -37,9 +44,11 @@ func managed(t *testing.T) (*meta.Store, sharedlog.Log) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	log := mem.New(mem.Options{})
-	s := server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}})
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return store, log
+	return store, log, func(trim time.Duration) *server.Server {
+		s := server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}, TrimInterval: trim})
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		return s
+	}
 }
 
 func described(t *testing.T, parallelism int) *tasks.Spec {
@@ -134,4 +143,47 @@ func TestDeleteFences(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, c.Value, key)
 	}
+}
+
+// A job is deleted before the manager that leads has trimmed it, and the manager ends: the next one removes what the log has of it.
+func TestDeletedUnderAnEarlierManager(t *testing.T) {
+	store, log, manage := cluster(t)
+	first := manage(0)
+	st, err := jobs.Submit(t.Context(), store, described(t, 2))
+	require.NoError(t, err)
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
+	require.NoError(t, first.Close())
+	manage(time.Millisecond)
+	require.Eventually(t, func() bool { return empty(t, log, tags.Control(st.ID)) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		v, err := store.Look(t.Context())
+		return err == nil && len(v.Deleted) == 0
+	}, time.Minute, time.Millisecond, "it is listed no more")
+}
+
+// A manager has registered a job, and has ended before it wrote its id into etcd. The job is stopped and deleted: nothing of it is left.
+func TestDeleteOfRegistered(t *testing.T) {
+	store, log, manage := cluster(t)
+	spec := described(t, 2)
+	id, err := tasks.Register(t.Context(), log, nil, spec)
+	require.NoError(t, err)
+	require.NoError(t, store.Submit(t.Context(), meta.Job{Spec: spec, Want: meta.Stop, Submitted: time.Now()}))
+	manage(time.Millisecond)
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
+	for _, key := range []string{tags.ManagerKey(id), tags.JobKey("job")} {
+		c, err := log.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.Empty(t, c.Value, key)
+	}
+	require.Eventually(t, func() bool { return empty(t, log, tags.Control(id)) }, time.Minute, time.Millisecond)
+}
+
+// empty reports whether the log has no record of a tag.
+func empty(t *testing.T, log sharedlog.Log, tag sharedlog.Tag) bool {
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	_, there, err := log.Last(t.Context(), tag, tail)
+	return !there || sharedlog.KindOf(err) == sharedlog.KindTrimmed
 }

@@ -26,7 +26,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	}
 	have, there := v.Jobs[spec.Name]
 	if st := v.States[spec.Name]; there && st.Phase == meta.Refused && st.ID == "" { // it never ran: the log has nothing of it
-		err := store.Delete(ctx, spec.Name, func(j *meta.Job, st *meta.State) error {
+		err := store.Delete(ctx, spec.Name, "", func(j *meta.Job, st *meta.State) error {
 			if !j.Submitted.Equal(have.Submitted) || st.Phase != meta.Refused || st.ID != "" { // it is another one now
 				return fmt.Errorf("job %q: %w", spec.Name, meta.ErrExists)
 			}
@@ -213,7 +213,7 @@ func Stop(ctx context.Context, store *meta.Store, name string) error {
 
 // Delete removes a job that does not run, so that its name is free. It is marked first: from then on it cannot be submitted again,
 // which would make it run without what is removed. A worker that was lost may run tasks of it still: what they append has no effect
-// any more. Its records stay in the log under its id, which is never used again (pitfall T16), until the manager trims them.
+// any more. Its records stay in the log under its id, which is never used again (pitfall T16), until a manager that leads trims them.
 func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name string) error {
 	job, st, err := store.Mark(ctx, name, func(_ *meta.Job, st *meta.State) error {
 		switch st.Phase {
@@ -222,16 +222,20 @@ func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name stri
 		}
 		return fmt.Errorf("job %q is %s: stop it first", name, cmp.Or(st.Phase, meta.Submitted))
 	})
-	if err == nil && st.ID != "" && job.Spec != nil {
-		err = job.Spec.Revoke(ctx, log, st.ID)
+	id := st.ID
+	if err == nil && id == "" && job.Spec != nil { // a manager may have registered it, and have ended before it wrote that down
+		id, err = job.Spec.Registered(ctx, log)
+	}
+	if err == nil && id != "" && job.Spec != nil {
+		err = job.Spec.Revoke(ctx, log, id)
 	}
 	if err == nil {
-		err = tasks.Forget(ctx, log, name, st.ID)
+		err = tasks.Forget(ctx, log, name, id)
 	}
 	if err != nil {
 		return err
 	}
-	return store.Delete(ctx, name, func(now *meta.Job, _ *meta.State) error {
+	return store.Delete(ctx, name, id, func(now *meta.Job, _ *meta.State) error {
 		if !now.Submitted.Equal(job.Submitted) { // another call has deleted this one
 			return fmt.Errorf("job %q: %w", name, meta.ErrNone)
 		}

@@ -7,6 +7,7 @@
 //	  state/<name>                 State       by the leading manager
 //	  task/<name>/<stage>/<task>   Assignment  by the leading manager
 //	  worker/<name>                Worker      by the worker, under its lease
+//	  deleted/<id>                 Deleted     by the client that deletes the job, until the leading manager has removed what the log has of it
 //	  manager/…                    Manager     election (concurrency.Election)
 //
 // All values are JSON. Each key has one kind of writer, so no writer needs to merge.

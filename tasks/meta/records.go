@@ -44,6 +44,11 @@ type Job struct {
 	Balance []tasks.Balance `json:"balance,omitempty"`
 }
 
+// Deleted is a job that was deleted, of which the log and the store of snapshots may still have records.
+type Deleted struct {
+	Spec *tasks.Spec `json:"spec"`
+}
+
 // Rescale is a request to move key groups of a stage (tasks.Rescale).
 type Rescale struct {
 	Stage string `json:"stage"`
@@ -212,6 +217,8 @@ type View struct {
 	Tasks map[TaskKey]Assignment
 	// Manager is the leading manager; zero if there is none.
 	Manager Manager
+	// Deleted has the jobs whose records are still to be removed, by id in the log.
+	Deleted map[string]Deleted
 }
 
 // TaskKey identifies a task.

@@ -141,11 +141,30 @@ func (s *Store) Mark(ctx context.Context, name string, refuse func(*Job, *State)
 	return j, st, err
 }
 
-// Delete removes a job and its state and assignments, unless refuse returns an error for what it is then.
-func (s *Store) Delete(ctx context.Context, name string, refuse func(*Job, *State) error) error {
+// Delete removes a job and its state and assignments, unless refuse returns an error for what it is then. The managers are told to remove
+// what the log has under its id; "": nothing.
+func (s *Store) Delete(ctx context.Context, name, id string, refuse func(*Job, *State) error) error {
 	return s.act(ctx, name, "delete", func(j *Job, st *State) ([]clientv3.Op, error) {
-		return append(s.removes(name), clientv3.OpDelete(s.prefix+"job/"+name)), refuse(j, st)
+		ops := append(s.removes(name), clientv3.OpDelete(s.prefix+"job/"+name))
+		if id != "" {
+			b, err := json.Marshal(Deleted{Spec: j.Spec})
+			if err != nil {
+				return nil, err
+			}
+			ops = append(ops, clientv3.OpPut(s.prefix+"deleted/"+id, string(b)))
+		}
+		return ops, refuse(j, st)
 	})
+}
+
+// Cleared says that nothing of a deleted job is left.
+func (s *Store) Cleared(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := s.c.Delete(ctx, s.prefix+"deleted/"+id); err != nil {
+		return s.fail("job "+id+" is cleared", err)
+	}
+	return nil
 }
 
 // act writes what do returns, if a job and its state are still those that do was called with; otherwise it calls do again.

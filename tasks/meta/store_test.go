@@ -55,9 +55,9 @@ func TestJobs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, meta.Run, v.Jobs["q"].Want)
 	never := errors.New("never")
-	require.ErrorIs(t, s.Delete(t.Context(), "q", func(*meta.Job, *meta.State) error { return never }), never)
+	require.ErrorIs(t, s.Delete(t.Context(), "q", "q-1", func(*meta.Job, *meta.State) error { return never }), never)
 	var seen []string
-	require.NoError(t, s.Delete(t.Context(), "q", func(j *meta.Job, _ *meta.State) error {
+	require.NoError(t, s.Delete(t.Context(), "q", "q-1", func(j *meta.Job, _ *meta.State) error {
 		seen = append(seen, j.Want)
 		if len(seen) > 1 {
 			return nil
@@ -68,6 +68,11 @@ func TestJobs(t *testing.T) {
 	v, err = s.Look(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, v.Jobs)
+	require.Contains(t, v.Deleted, "q-1")
+	require.NoError(t, s.Cleared(t.Context(), "q-1"))
+	v, err = s.Look(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, v.Deleted)
 }
 
 // What a manager writes about a job while it is deleted is no state of the next job of that name.

@@ -88,12 +88,12 @@ func (s *Store) watch(ctx context.Context, v *View, rev int64, f func(View)) err
 }
 
 func newView() *View {
-	return &View{Jobs: map[string]Job{}, States: map[string]State{}, Workers: map[string]Worker{}, Tasks: map[TaskKey]Assignment{}}
+	return &View{Jobs: map[string]Job{}, States: map[string]State{}, Workers: map[string]Worker{}, Tasks: map[TaskKey]Assignment{}, Deleted: map[string]Deleted{}}
 }
 
 func (v *View) clone() View {
 	c := *v
-	c.Jobs, c.States, c.Workers, c.Tasks = maps.Clone(v.Jobs), maps.Clone(v.States), maps.Clone(v.Workers), maps.Clone(v.Tasks)
+	c.Jobs, c.States, c.Workers, c.Tasks, c.Deleted = maps.Clone(v.Jobs), maps.Clone(v.States), maps.Clone(v.Workers), maps.Clone(v.Tasks), maps.Clone(v.Deleted)
 	return c
 }
 
@@ -110,6 +110,8 @@ func (v *View) put(path string, value []byte) error {
 		return into(v.States, name, value)
 	case "worker":
 		return into(v.Workers, name, value)
+	case "deleted":
+		return into(v.Deleted, name, value)
 	case "task":
 		var a Assignment
 		if err := json.Unmarshal(value, &a); err != nil {
@@ -144,6 +146,8 @@ func (v *View) delete(path string) {
 		delete(v.States, name)
 	case "worker":
 		delete(v.Workers, name)
+	case "deleted":
+		delete(v.Deleted, name)
 	case "task":
 		for k := range v.Tasks {
 			if taskPath(k) == path {

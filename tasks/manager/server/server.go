@@ -154,6 +154,7 @@ type term struct {
 	leader  *meta.Leader
 	core    *manager.Core
 	jobs    map[string]meta.Job
+	deleted map[string]meta.Deleted // of whose records some may be left, by id
 	states  map[string]meta.State
 	pending map[string]*pendingSavepoint // savepoints in progress, by job
 	copies  map[string]*copying          // of jobs that run, for savepoints
@@ -303,7 +304,7 @@ func (r *term) forget() {
 }
 
 func (r *term) view(v meta.View) {
-	r.jobs = v.Jobs
+	r.jobs, r.deleted = v.Jobs, v.Deleted
 	r.forget()
 	var jobs []manager.Job
 	for name, j := range v.Jobs {

@@ -14,31 +14,49 @@ type known struct {
 	spec     *tasks.Spec
 }
 
-// ask returns the jobs that have records in the log, as the loop knows them.
-func (r *term) ask(ctx context.Context, tell func(func())) (all []known) {
-	said := make(chan []known, 1)
+// ask returns the jobs that have records in the log, as the loop knows them, and those that were deleted.
+func (r *term) ask(ctx context.Context, tell func(func())) (all, deleted []known) {
+	said := make(chan [2][]known, 1)
 	tell(func() {
-		var all []known
+		var all, deleted []known
+		for id, d := range r.deleted {
+			if d.Spec != nil {
+				deleted = append(deleted, known{d.Spec.Name, id, d.Spec})
+			}
+		}
 		for name, j := range r.jobs {
 			if id := r.states[name].ID; id != "" && j.Spec != nil {
 				all = append(all, known{name, id, j.Spec})
 			}
 		}
-		said <- all
+		said <- [2][]known{all, deleted}
 	})
 	select {
-	case all = <-said:
+	case both := <-said:
+		return both[0], both[1]
 	case <-ctx.Done():
+		return nil, nil
 	}
-	return all
 }
 
 // trim repeatedly trims what the jobs have consumed, until ctx ends. Two managers may do so at
-// once, because the trim points follow from the log. trim removes all records of a deleted job.
+// once, because the trim points follow from the log. trim removes all records of the deleted jobs that etcd lists: those of a manager that
+// led before, and of jobs that were deleted before a round, too.
 func (r *term) trim(ctx context.Context, tell func(func())) {
 	tick := time.NewTicker(r.opt.TrimInterval)
 	defer tick.Stop()
 	trimmers := map[string]*tasks.Trimmer{} // by id
+	trimmer := func(k known) *tasks.Trimmer {
+		if trimmers[k.id] == nil {
+			t, err := k.spec.Trimmer(r.opt.Log, k.id)
+			if err != nil {
+				r.opt.Logger.Warn("cannot trim what the job has consumed", "job", k.name, "error", err)
+				return nil
+			}
+			trimmers[k.id] = t
+		}
+		return trimmers[k.id]
+	}
 	old := ages{keep: r.opt.Retention}
 	for {
 		select {
@@ -48,38 +66,42 @@ func (r *term) trim(ctx context.Context, tell func(func())) {
 		}
 		unread := old.at(ctx, r.opt.Log)
 		there := map[string]bool{}
-		for _, k := range r.ask(ctx, tell) {
+		all, deleted := r.ask(ctx, tell)
+		for _, k := range all {
 			there[k.id] = true
-			if trimmers[k.id] == nil {
-				t, err := k.spec.Trimmer(r.opt.Log, k.id)
-				if err != nil {
-					r.opt.Logger.Warn("cannot trim what the job has consumed", "job", k.name, "error", err)
-					continue
-				}
-				trimmers[k.id] = t
+			t := trimmer(k)
+			if t == nil {
+				continue
 			}
-			if _, err := trimmers[k.id].Round(ctx, unread); err != nil && ctx.Err() == nil {
+			if _, err := t.Round(ctx, unread); err != nil && ctx.Err() == nil {
 				r.opt.Logger.Warn("cannot trim what was consumed; trying again", "job", k.name, "error", err)
 			}
 		}
-		for id, t := range trimmers {
-			if ctx.Err() == nil && !there[id] && r.clear(ctx, id, t) {
+		for id := range trimmers {
+			if !there[id] {
 				delete(trimmers, id)
+			}
+		}
+		for _, k := range deleted {
+			if t := trimmer(k); t != nil && ctx.Err() == nil && !there[k.id] {
+				r.clear(ctx, k.id, t)
 			}
 		}
 	}
 }
 
-// clear removes everything that a deleted job has in the log, and reports whether it succeeded.
-func (r *term) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
+// clear removes everything that a deleted job has in the log, and then the job from the list in etcd.
+func (r *term) clear(ctx context.Context, id string, t *tasks.Trimmer) {
 	err := t.Clear(ctx)
 	if err == nil && r.opt.Checkpoints != nil {
 		err = r.opt.Checkpoints.Drop(ctx, id)
 	}
-	if err != nil {
+	if err == nil {
+		err = r.opt.Store.Cleared(ctx, id)
+	}
+	if err != nil && ctx.Err() == nil {
 		r.opt.Logger.Warn("cannot remove what a deleted job has left; trying again", "job", id, "error", err)
 	}
-	return err == nil
 }
 
 // ages remembers earlier tails of the log, to know what is older than keep.
