@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,8 +134,25 @@ func (r *Redis) say(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("checkpoint store at %s: %w", r.name, err)
+	err = fmt.Errorf("checkpoint store at %s: %w", r.name, err)
+	if away(err) {
+		err = unavailable{err}
+	}
+	return err
 }
+
+// away reports whether an error is of a server that cannot be reached, or that starts: asked later, it may answer.
+func away(err error) bool {
+	var link net.Error
+	return errors.As(err, &link) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, redis.ErrPoolTimeout) ||
+		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsMasterDownError(err) || redis.IsClusterDownError(err) || redis.IsTryAgainError(err)
+}
+
+// unavailable is an error that is ErrUnavailable.
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error        { return u.error }
+func (u unavailable) Is(target error) bool { return target == ErrUnavailable }
 
 func (g Group) key(kind string) string { return "tailrace:{" + g.String() + "}:" + kind }
 

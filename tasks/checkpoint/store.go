@@ -9,6 +9,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
+// ErrUnavailable is in the error of a store that does not answer now; later it may.
+var ErrUnavailable = errors.New("the checkpoint store is not available")
+
 // ErrFenced is in the error of a write by a writer that another one has replaced.
 var ErrFenced = errors.New("the key group has a newer writer")
 

@@ -1,9 +1,11 @@
 package checkpoint_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -204,4 +206,41 @@ func TestRedisThatIsStopped(t *testing.T) {
 	at, err := store.Begin(context.Background(), g, 2)
 	require.NoError(t, err)
 	require.EqualValues(t, 9, at)
+}
+
+// A Redis that starts answers nothing else until it has read its data, and none answers before: each says that it is not available.
+func TestRedisUnavailable(t *testing.T) {
+	loads, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer loads.Close()
+	go func() {
+		for {
+			c, err := loads.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for in := bufio.NewReader(c); ; {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if line[0] == '*' { // a command
+						fmt.Fprint(c, "-LOADING Redis is loading the dataset in memory\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	none, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, none.Close())
+	for _, l := range []net.Listener{loads, none} {
+		s, err := checkpoint.OpenRedis(t.Context(), checkpoint.RedisOptions{URL: "redis://" + l.Addr().String(), Lazy: true})
+		require.NoError(t, err)
+		_, err = s.Begin(t.Context(), checkpoint.Group{Job: "j", Stage: "s"}, 1)
+		require.ErrorIs(t, err, checkpoint.ErrUnavailable)
+		require.NoError(t, s.Close())
+	}
 }

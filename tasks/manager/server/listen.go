@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
 )
@@ -121,13 +122,13 @@ func (r *term) register(ctx context.Context, name string, j meta.Job, tell func(
 	}
 }
 
-// final reports whether an error of Register is about the job, not about the log.
+// final reports whether an error of Register is about the job, not about the log, or the store that has the savepoint to begin from.
 func final(err error) bool {
 	switch sharedlog.KindOf(err) {
 	case sharedlog.KindInvalid, sharedlog.KindVersion, sharedlog.KindCorrupt:
 		return true
 	case sharedlog.KindOther:
-		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, transport.ErrUnavailable)
+		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, transport.ErrUnavailable) && !errors.Is(err, checkpoint.ErrUnavailable)
 	}
 	return errors.Is(err, tasks.ErrSettings)
 }

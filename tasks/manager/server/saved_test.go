@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -129,4 +130,29 @@ func TestSavepointAmidPlan(t *testing.T) {
 	v, err := a.store.Look(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, v.States["job"].Saved.Error, "the newest plan of the job is 2, not 1: "+savepoint.ErrPlanned.Error())
+}
+
+// starting is a store that answers when it has been asked three times.
+type starting struct {
+	checkpoint.Store
+	asked int
+}
+
+func (s *starting) Load(ctx context.Context, g checkpoint.Group, f func([]checkpoint.Entry) error) (sharedlog.LSN, error) {
+	if s.asked++; s.asked <= 3 {
+		return 0, fmt.Errorf("it starts: %w", checkpoint.ErrUnavailable)
+	}
+	return s.Store.Load(ctx, g, f)
+}
+
+// A job is to begin from a savepoint whose store is not available for a while: it is refused for what the store says then.
+func TestSavepointOfAStoreThatStarts(t *testing.T) {
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), optest.Items(0, []optest.Timed[int64]{}), "fused")
+	a.saves = &starting{Store: storetest.NewMem()}
+	a.manages("only", a.log)
+	a.spec.From = "one"
+	_, err := jobs.Submit(t.Context(), a.store, a.spec)
+	require.ErrorIs(t, err, jobs.ErrRefused)
+	require.ErrorContains(t, err, savepoint.ErrNone.Error())
+	require.True(t, a.warned("cannot register a job in the log; trying again"))
 }
