@@ -171,7 +171,7 @@ func same(name string, have, want map[string]string) error {
 // announce writes the plan and the producers of every stream, unless they are in the log. tables returns the routing tables that the
 // job begins with, by stage; nil: it has none.
 func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobRecord, tables func() ([][]byte, error)) error {
-	c, err := control.Claim(ctx, log, l.Job, runtime.Nonce())
+	c, err := control.Create(ctx, log, l.Job, runtime.Nonce())
 	if err != nil || c.Plan != nil {
 		return err
 	}

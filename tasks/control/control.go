@@ -27,12 +27,29 @@ type Control struct {
 	At   sharedlog.LSN
 }
 
-// Claim makes the caller, which a random nonce identifies, the one that appends the job's plans.
+// ErrDeleted is in the error of Claim when there is no such job any more.
+var ErrDeleted = errors.New("it was deleted")
+
+// Claim makes the caller, which a random nonce identifies, the one that appends the job's plans. A job that is not there stays so: what would be
+// set for a deleted one is never removed.
 func Claim(ctx context.Context, log sharedlog.Log, job string, nonce uint64) (*Control, error) {
+	return claim(ctx, log, job, nonce, ErrDeleted)
+}
+
+// Create is Claim of a job that need not be there.
+func Create(ctx context.Context, log sharedlog.Log, job string, nonce uint64) (*Control, error) {
+	return claim(ctx, log, job, nonce, nil)
+}
+
+func claim(ctx context.Context, log sharedlog.Log, job string, nonce uint64, absent error) (*Control, error) {
 	key := tags.ManagerKey(job)
 	mine := binary.LittleEndian.AppendUint64(nil, nonce)
 	c, err := log.Get(ctx, key)
 	for err == nil {
+		if len(c.Value) == 0 && absent != nil {
+			err = absent
+			break
+		}
 		c, err = log.CompareAndSet(ctx, key, c.Value, mine)
 		lost := errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0
 		if lost && !bytes.Equal(c.Value, mine) {

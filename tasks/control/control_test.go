@@ -21,7 +21,9 @@ func TestOneAppendsPlans(t *testing.T) {
 		Stages:  []exec.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}, {Name: "count", Inputs: []int{0}, Outputs: []int{1}}, {Name: "sink", Inputs: []int{1}, Sink: true}},
 	}, "j", 4, 2)
 	require.NoError(t, err)
-	first, err := Claim(t.Context(), log, "j", 1)
+	_, err = Claim(t.Context(), log, "j", 1)
+	require.ErrorIs(t, err, ErrDeleted, "there is none")
+	first, err := Create(t.Context(), log, "j", 1)
 	require.NoError(t, err)
 	require.Nil(t, first.Plan)
 	require.NoError(t, first.Append(t.Context(), &envelope.Plan{Job: "j"}, l, []int{0, 1}))

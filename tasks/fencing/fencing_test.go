@@ -14,17 +14,19 @@ import (
 // the faster one and fences it. A process whose reply was lost has the number that it asked for.
 func TestTakeOver(t *testing.T) {
 	log := mem.New(mem.Options{})
+	_, err := log.CompareAndSet(t.Context(), "job", nil, []byte("a manager"))
+	require.NoError(t, err)
 	raced := false
 	slow := before{log, func() {
 		if raced {
 			return
 		}
 		raced = true
-		number, _, _, err := TakeOver(t.Context(), log, "k", 4)
+		number, _, _, err := TakeOver(t.Context(), log, "job", "k", 4)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, number)
 	}}
-	number, condition, place, err := TakeOver(t.Context(), slow, "k", 5)
+	number, condition, place, err := TakeOver(t.Context(), slow, "job", "k", 5)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number)
 	now, err := log.Get(t.Context(), "k")
@@ -32,13 +34,23 @@ func TestTakeOver(t *testing.T) {
 	require.Equal(t, now.Value, condition.Value)
 	require.Equal(t, now.Place, place)
 
-	number, condition, place, err = TakeOver(t.Context(), deaf{log, true}, "k", 6)
+	number, condition, place, err = TakeOver(t.Context(), deaf{log, true}, "job", "k", 6)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, number)
 	now, err = log.Get(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, now.Value, condition.Value)
 	require.Equal(t, now.Place, place)
+}
+
+// The job is deleted before an instance sets its key: nothing is left of it.
+func TestTakeOverOfDeleted(t *testing.T) {
+	log := mem.New(mem.Options{})
+	_, _, _, err := TakeOver(t.Context(), log, "job", "k", 4)
+	require.ErrorIs(t, err, ErrDeleted)
+	now, err := log.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Empty(t, now.Value)
 }
 
 // before is a log that calls a function before its metadata changes.

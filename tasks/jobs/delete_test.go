@@ -4,7 +4,9 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/fencing"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -143,6 +146,78 @@ func TestDeleteFences(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, c.Value, key)
 	}
+}
+
+// counted is a log that calls a function before one of its calls that read or write metadata.
+type counted struct {
+	sharedlog.Log
+	calls atomic.Int64
+	at    int64
+	then  func()
+}
+
+func (c *counted) call() {
+	if c.calls.Add(1) == c.at {
+		c.then()
+	}
+}
+
+func (c *counted) Get(ctx context.Context, key string) (sharedlog.Change, error) {
+	c.call()
+	return c.Log.Get(ctx, key)
+}
+
+func (c *counted) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	c.call()
+	return c.Log.CompareAndSet(ctx, key, old, new)
+}
+
+// A task stands still (SIGSTOP) while it starts, and its job is deleted: wherever each of the two is when the other one runs, the task is
+// none then, and has no metadata.
+func TestTaskStartsAmidDelete(t *testing.T) {
+	store, log := managed(t)
+	for at := int64(1); ; at++ {
+		st, err := jobs.Submit(t.Context(), store, described(t, 2))
+		require.NoError(t, err)
+		require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+		key := tags.InstanceKey(st.ID, "keys", 0)
+		start := func() { _, _, _, _ = fencing.TakeOver(t.Context(), log, tags.ManagerKey(st.ID), key, uint64(at)) }
+		deletes := &counted{Log: log, at: at, then: start}
+		require.NoError(t, jobs.Delete(t.Context(), store, deletes, "job"))
+		start()
+		c, err := log.Get(t.Context(), key)
+		require.NoError(t, err)
+		require.Empty(t, c.Value, "it starts before call %d", at)
+		if deletes.calls.Load() < at {
+			return
+		}
+	}
+}
+
+// stuck is a log that changes no metadata key of a manager.
+type stuck struct{ sharedlog.Log }
+
+func (s stuck) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	if strings.HasPrefix(key, "M/") {
+		return sharedlog.Change{}, sharedlog.ErrClosed
+	}
+	return s.Log.CompareAndSet(ctx, key, old, new)
+}
+
+// The key that a task looks for when it starts is removed before all others: a task that starts while those are removed could find it.
+func TestManagersKeyIsRemovedFirst(t *testing.T) {
+	store, log := managed(t)
+	st, err := jobs.Submit(t.Context(), store, described(t, 2))
+	require.NoError(t, err)
+	key := tags.InstanceKey(st.ID, "keys", 0)
+	_, err = log.CompareAndSet(t.Context(), key, nil, []byte("an instance"))
+	require.NoError(t, err)
+	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
+	require.ErrorIs(t, jobs.Delete(t.Context(), store, stuck{log}, "job"), sharedlog.ErrClosed)
+	c, err := log.Get(t.Context(), key)
+	require.NoError(t, err)
+	require.NotEmpty(t, c.Value)
+	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
 }
 
 // A job is deleted before the manager that leads has trimmed it, and the manager ends: the next one removes what the log has of it.

@@ -11,10 +11,14 @@ import (
 )
 
 // Revoke removes the metadata of a job that was deleted. All appends of its tasks, and of the managers and coordinators of it, are
-// conditional on a part of that: a worker that was lost, and runs on, appends nothing from then on.
+// conditional on a part of that: a worker that was lost, and runs on, appends nothing from then on. The manager's key is removed first: a task
+// that starts meanwhile looks for it (package fencing).
 func (t *Trimmer) Revoke(ctx context.Context) error {
 	job := t.layout.Job
-	keys := []string{tags.AttemptKey(job), tags.ManagerKey(job), tags.HoldsKey(job), tags.AutoscaleKey(job)}
+	if err := unset(ctx, t.log, tags.ManagerKey(job)); err != nil {
+		return fmt.Errorf("remove metadata key %q: %w", tags.ManagerKey(job), err)
+	}
+	keys := []string{tags.AttemptKey(job), tags.HoldsKey(job), tags.AutoscaleKey(job)}
 	for s, st := range t.layout.Stages {
 		name := t.layout.Plan.Stages[s].Name
 		for i := range max(st.Tasks, st.Groups) { // as many as it can have had

@@ -19,7 +19,7 @@ import (
 // says what was before it.
 func TestPlanBelow(t *testing.T) {
 	log := mem.New(mem.Options{})
-	plans, err := control.Claim(t.Context(), log, "j", 1)
+	plans, err := control.Create(t.Context(), log, "j", 1)
 	require.NoError(t, err)
 	table := func(epoch uint32) []byte {
 		of, err := route.NewTable(epoch, 2, 2, nil)
@@ -75,7 +75,7 @@ func TestResume(t *testing.T) {
 	second.Routes, err = Replaced(first, all, &all[0], table)
 	require.NoError(t, err)
 	log := mem.New(mem.Options{})
-	plans, err := control.Claim(t.Context(), log, "j", 1)
+	plans, err := control.Create(t.Context(), log, "j", 1)
 	require.NoError(t, err)
 	require.NoError(t, plans.Append(t.Context(), first, nil, nil))
 	require.NoError(t, plans.Append(t.Context(), &second, nil, nil))

@@ -75,7 +75,7 @@ func TestStartsWithTables(t *testing.T) {
 
 	// The first instances send by the table, and have adopted it.
 	log := mem.New(mem.Options{})
-	plans, err := control.Claim(t.Context(), log, "j", 1)
+	plans, err := control.Create(t.Context(), log, "j", 1)
 	require.NoError(t, err)
 	require.NoError(t, plans.Append(t.Context(), first, nil, nil))
 	out := exec.NewOutput(6)

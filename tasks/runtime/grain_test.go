@@ -26,7 +26,7 @@ func (s *switched) Switch(g exec.Grain) { s.to = append(s.to, g) }
 // trimmed.
 func TestGrainAt(t *testing.T) {
 	log := mem.New(mem.Options{})
-	plans, err := control.Claim(t.Context(), log, "j", 1)
+	plans, err := control.Create(t.Context(), log, "j", 1)
 	require.NoError(t, err)
 	var at []sharedlog.LSN
 	for _, g := range []*envelope.Grain{nil, {PerKey: true, Delay: 5}, {}} {

@@ -22,7 +22,7 @@ type instance struct {
 // has effect. The value contains a nonce, so that a lost reply is recognised and no two instances
 // share a number (pitfall L10).
 func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
-	number, condition, place, err := fencing.TakeOver(ctx, t.cfg.Log, tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index), t.inst.nonce)
+	number, condition, place, err := fencing.TakeOver(ctx, t.cfg.Log, tags.ManagerKey(t.cfg.Layout.Job), tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index), t.inst.nonce)
 	if err != nil {
 		return 0, err
 	}
