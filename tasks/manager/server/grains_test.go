@@ -350,7 +350,7 @@ func TestDeposedBehindADrive(t *testing.T) {
 	<-h.waits
 	a.usurp()
 	h.goes()
-	eventually(t, func() bool { return strings.Contains(grains(s).Error, meta.ErrDeposed.Error()) || !s.Leads() })
+	eventually(t, func() bool { return a.warned(meta.ErrDeposed.Error()) || !s.Leads() })
 	require.Empty(t, a.switches())
 }
 

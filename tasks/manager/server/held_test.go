@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/rescale"
 )
@@ -77,4 +78,29 @@ func TestSavepointKnowsThePlan(t *testing.T) {
 		v, err := a.store.Look(t.Context())
 		return err == nil && slices.Equal(v.States["job"].Tasks, []int{1, 1, 1})
 	})
+}
+
+// A manager knows that it leads, and stands still before it claims the job's plans. It is deposed meanwhile: it appends none, because its
+// successor may have answered the request already.
+func TestDeposedBeforeItsClaim(t *testing.T) {
+	items, _ := turning(4000)
+	a := newAutos(t, filepath.Join(t.TempDir(), "out"), gate{optest.Items(4000, items), new(atomic.Bool), 2000}, "fused")
+	h := newHolding(a)
+	h.claims.Store(true)
+	s := a.manages("only", h)
+	t.Cleanup(h.goes)
+	a.submit()
+	newPair(a)
+	h.armed.Store(true)
+	_, err := jobs.Rescale(t.Context(), a.store, "job", tasks.Rescale{Stage: "by-key", Tasks: 1})
+	require.NoError(t, err)
+	<-h.waits
+	a.usurp()
+	other, err := a.store.Campaign(t.Context(), meta.Manager{Name: "other"})
+	require.NoError(t, err)
+	defer other.Resign()
+	h.goes()
+	eventually(t, func() bool { return a.warned(meta.ErrDeposed.Error()) || len(a.plans()) > 1 })
+	require.NoError(t, s.Close())
+	require.Len(t, a.plans(), 1)
 }

@@ -165,7 +165,7 @@ func (r *term) drive(ctx, life context.Context, d *drive, spec *tasks.Spec, id s
 		err := r.leader.Leads(ctx) // a deposed manager must not take the plans from the one that leads
 		var rescaler tasks.Rescaler
 		if err == nil {
-			rescaler, err = spec.Rescaler(ctx, r.opt.Log, id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
+			rescaler, err = spec.Rescaler(ctx, r.confirmed(), id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
 		}
 		switch {
 		case err != nil:
@@ -302,7 +302,7 @@ func (r *term) learn(ctx context.Context, name, id string, tell func(func())) {
 // finishStep waits until no key group of a job is on its way: its tasks would not stop for a savepoint. The core learns of the newest plan,
 // which a manager that leads no more may have appended late: the tasks that it names must run.
 func (r *term) finishStep(ctx context.Context, j meta.Job, id string, tell func(func())) error {
-	rescaler, err := j.Spec.Rescaler(ctx, r.opt.Log, id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
+	rescaler, err := j.Spec.Rescaler(ctx, r.confirmed(), id, tasks.Options{Logger: r.opt.Logger, Observer: r.opt.Observer})
 	if err != nil || rescaler == nil {
 		return err
 	}
