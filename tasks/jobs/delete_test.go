@@ -255,6 +255,20 @@ func TestDeleteOfRegistered(t *testing.T) {
 	require.Eventually(t, func() bool { return empty(t, log, tags.Control(id)) }, time.Minute, time.Millisecond)
 }
 
+// A manager writes about a job while that is deleted: the one that leads removes it.
+func TestWrittenAmidDelete(t *testing.T) {
+	store, _, manage := cluster(t)
+	former, err := store.Campaign(t.Context(), meta.Manager{Name: "former"})
+	require.NoError(t, err)
+	require.NoError(t, former.Write(t.Context(), []meta.Change{{Job: "job", State: &meta.State{Phase: meta.Stopped}}, {Assign: &meta.Assignment{Job: "job", Attempt: 1}}, {Assign: &meta.Assignment{Job: "none", Attempt: 1}}}))
+	former.Resign()
+	manage(0)
+	require.Eventually(t, func() bool {
+		v, err := store.Look(t.Context())
+		return err == nil && len(v.States)+len(v.Tasks) == 0
+	}, time.Minute, time.Millisecond)
+}
+
 // empty reports whether the log has no record of a tag.
 func empty(t *testing.T, log sharedlog.Log, tag sharedlog.Tag) bool {
 	tail, err := log.Tail(t.Context())

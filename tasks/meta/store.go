@@ -207,6 +207,17 @@ func (s *Store) act(ctx context.Context, name, what string, do func(*Job, *State
 	}
 }
 
+// Sweep removes the state and the assignments of a name that no job has: a manager has written them while the job was deleted.
+func (s *Store) Sweep(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(s.prefix+"job/"+name), "=", 0)).Then(s.removes(name)...).Commit()
+	if err != nil {
+		return s.fail("remove what is left of job "+name, err)
+	}
+	return nil
+}
+
 // removes removes the state and the assignments of a job.
 func (s *Store) removes(name string) []clientv3.Op {
 	return []clientv3.Op{clientv3.OpDelete(s.prefix + "state/" + name), clientv3.OpDelete(s.prefix+"task/"+name+"/", clientv3.WithPrefix())}

@@ -102,8 +102,25 @@ func (r *term) asked(name string) []meta.Rescale {
 	return slices.DeleteFunc(slices.Clone(r.jobs[name].Rescale), func(a meta.Rescale) bool { return st.Answered(&a) })
 }
 
-// tidy removes requests whose outcomes are in etcd.
+// tidy removes requests whose outcomes are in etcd, and what was written about jobs while they were deleted.
 func (r *term) tidy(ctx context.Context, v meta.View, wg *sync.WaitGroup) {
+	orphans := map[string]bool{}
+	for name := range v.States {
+		orphans[name] = true
+	}
+	for key := range v.Tasks {
+		orphans[key.Job] = true
+	}
+	for name := range orphans {
+		if _, known := v.Jobs[name]; known {
+			continue
+		}
+		wg.Go(func() {
+			if err := r.opt.Store.Sweep(ctx, name); err != nil && ctx.Err() == nil {
+				r.opt.Logger.Debug("what is left of a deleted job in etcd is not removed; it is at the next change", "job", name, "error", err)
+			}
+		})
+	}
 	for name, j := range v.Jobs {
 		st := v.States[name]
 		answered := func(a meta.Rescale) bool { return st.Answered(&a) }
