@@ -39,7 +39,7 @@ var (
 func Keys(n int) Grain { return Grain{exec.GrainKeys, n} }
 
 // WatermarkPer chooses how many clocks of event time the operators on a keyed stream have. It is an
-// option of KeyBy, KeyAhead and PreAggregate.
+// option of KeyBy and PreAggregate.
 //
 //	readings := operators.KeyBy(in, "readings", serde.Int64, sensor, operators.WatermarkPer(operators.Key, 200*time.Millisecond))
 //
@@ -140,7 +140,7 @@ func setGrain[T any](n *node[T], name string, stream int, o *routeOptions) {
 		j.errorf("stream %q: ByProducer is an option for clocks of keys: use it with WatermarkPer(Key, delay)", name)
 	case o.grain.Kind == "" || o.grain.Kind == exec.GrainTask:
 	case !o.keyed:
-		j.errorf("stream %q: WatermarkPer is an option of KeyBy, KeyAhead and PreAggregate", name)
+		j.errorf("stream %q: WatermarkPer is an option of KeyBy and PreAggregate", name)
 	case n.overtakes != "" && !o.byProducer:
 		j.errorf("stream %q: items of one key can overtake each other in stream %q, so that a clock for each key would take them for late: use Forward instead of Rebalance, or ByProducer", name, n.overtakes)
 	case chain.Builds() != nil:

@@ -46,7 +46,7 @@ func TestGrainErrors(t *testing.T) {
 		`stream "d": WatermarkPer: the clock of a task has no delay (1s); its sources have`,
 		`stream "e": WatermarkPer: no grain given`,
 		`stream "keys": WatermarkPer: Keys(3): use a power of two, at most 256`,
-		`stream "f": WatermarkPer is an option of KeyBy, KeyAhead and PreAggregate`,
+		`stream "f": WatermarkPer is an option of KeyBy and PreAggregate`,
 		`"join": the clocks of the streams that meet there differ (one for each key, delay 1s and one for each key, delay 2s): use one WatermarkPer for all`,
 		`merge: the clocks of the streams that meet there differ (one for each key, delay 1s and one for a task): use one WatermarkPer for all`,
 	} {

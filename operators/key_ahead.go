@@ -21,19 +21,15 @@ const checkEvery = 64
 // one a commit. It is that of the task's partitions alone: when all of them are Idle it stops, so windows there
 // stay open, and their results may be late for the stages behind. Use KeyBy if partitions are idle for long.
 //
-// Streams that meet in one operator are all KeyAhead, with one partition function, or none of them is. The only
-// option is WatermarkPer, with Key or Keys(n).
+// Streams that meet in one operator are all KeyAhead, with one partition function, or none of them is.
 //
 // One item in 64 is checked: if it came in another partition than the key's, the task fails with an
 // error that names both, also where items that fail are skipped. key must not keep the item; the key may alias it.
-func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *T) K, partition func(k *K) int, opts ...RouteOption) KeyedStream[K, T] {
-	n, o := in.flow(), route(opts)
+func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *T) K, partition func(k *K) int) KeyedStream[K, T] {
+	n := in.flow()
 	j, name := n.job, n.stage.find().name
 	if !j.partitioned(n.stage) {
 		j.errorf("KeyAhead in %q: what flows there is not partitioned as a source is; put it behind the source, or behind Forward, or use KeyBy", name)
-	}
-	if o.grain.Kind == exec.GrainAuto || o.byProducer || o.groups != 0 || o.parallelism != 0 || o.router.of != nil || o.sends != (sendOptions{}) {
-		j.errorf("KeyAhead in %q: its only option is WatermarkPer, with Key or Keys(n); give the others to KeyBy", name)
 	}
 	if partition == nil {
 		j.errorf("KeyAhead in %q: there is no function that returns the partition of a key", name)
@@ -61,8 +57,6 @@ func KeyAhead[T any, K comparable](in Flow[T], keys serde.Serde[K], key func(v *
 			return out.Flush()
 		}
 	})
-	o.keyed = true
-	setGrain(out, name, 0, &o)
 	return keyed(out, keys, n.sd)
 }
 

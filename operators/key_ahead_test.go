@@ -51,9 +51,6 @@ func TestKeyAhead(t *testing.T) {
 			return got
 		}
 		o := drawOptions(t)
-		grain := rapid.SampledFrom([]operators.RouteOption{
-			operators.WatermarkPer(operators.Task, 0), operators.WatermarkPer(operators.Key, disorder*time.Millisecond), operators.WatermarkPer(operators.Keys(4), disorder*time.Millisecond),
-		}).Draw(t, "grain")
 		want := rows(func(s operators.Stream[hit]) operators.KeyedStream[string, hit] {
 			return operators.KeyBy(s, "k", serde.String, byKey)
 		}, optest.Options{})
@@ -61,7 +58,7 @@ func TestKeyAhead(t *testing.T) {
 			if rapid.Bool().Draw(t, "forward") {
 				s = operators.Forward(s, "behind")
 			}
-			return operators.KeyAhead(s, serde.String, byKey, partitionOf(n), grain)
+			return operators.KeyAhead(s, serde.String, byKey, partitionOf(n))
 		}, o))
 	})
 }
@@ -199,25 +196,4 @@ func TestKeyAheadChecksSome(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, found)
-}
-
-// Keys have clocks where nothing is exchanged, too; options of a stream are refused.
-func TestKeyAheadClocks(t *testing.T) {
-	run := func(opts ...operators.RouteOption) (optest.Report, error) {
-		job := operators.NewJob("ahead")
-		src := operators.FromSource(job, "src", optest.Items(1000, []optest.Timed[hit]{optest.At(0, hit{"a", 1}), optest.At(20, hit{"a", 2}), optest.At(5, hit{"a", 3}), optest.At(5, hit{"b", 4})}), hitSerde)
-		ks := operators.KeyAhead(src, serde.String, byKey, func(*string) int { return 0 }, opts...)
-		_, report, err := rowsOf(operators.AggregateWindows(ks, operators.Tumbling(10*time.Millisecond), summing()), job, optest.Options{})
-		return report, err
-	}
-	report, err := run()
-	require.NoError(t, err)
-	require.Zero(t, report.Late)
-	report, err = run(operators.WatermarkPer(operators.Key, 0))
-	require.NoError(t, err)
-	require.EqualValues(t, 1, report.Counts["late_by_key"], "a's item at 5, behind its own at 20")
-	for _, o := range []operators.RouteOption{operators.WatermarkPer(operators.Auto, 0), operators.Groups(2), operators.Parallelism(2), operators.MergeItems(3)} {
-		_, err := run(o)
-		require.ErrorContains(t, err, `KeyAhead in "src": its only option is WatermarkPer, with Key or Keys(n)`)
-	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Late returns the items that came too late for an operator: those that AggregateWindows,
-// ApplyWindows, CombineWindows, AggregateSessions or JoinTable drops, and those for which a function of Process
+// CombineWindows, AggregateSessions or JoinTable drops, and those for which a function of Process
 // calls Context.Late. They keep their keys and times, and are counted as late as without it. T is
 // the type of the operator's items; of partial results (CombineWindows) it is Pane.
 //
@@ -15,7 +15,9 @@ import (
 //	operators.ToSink(operators.Late[hit](sums), "late", sink)
 //
 // Which items are late depends on when watermarks come, and so differs from run to run. But each
-// item counts in one place: in a result, or here. For an operator with two inputs use LateLeft and LateRight.
+// item counts in one place: in a result, or here.
+//
+// For an operator with two inputs use LateLeft and LateRight.
 func Late[T any, K comparable, Out any](of KeyedStream[K, Out]) KeyedStream[K, T] {
 	return lateOf[T](of, "Late", 0, 1)
 }

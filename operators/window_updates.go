@@ -16,7 +16,7 @@ import (
 // Insert. So a consumer that adds what Kind.Adds and subtracts the rest, as AggregateUpdates
 // does, counts each window once, with its newest result.
 //
-// in is the result of AggregateWindows, ApplyWindows, CombineWindows, CountWindows, AggregateSessions,
+// in is the result of AggregateWindows, CombineWindows, CountWindows, AggregateSessions,
 // AggregateSessionsBy or AggregateTriggered, with nothing but With in between. The newest
 // result of each window is kept until the window's lateness has passed. Results that are
 // Final and have no Lateness never change: each is an Insert, and nothing is kept.

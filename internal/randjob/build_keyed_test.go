@@ -28,10 +28,11 @@ type kind[K comparable] struct {
 
 func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow {
 	key := func(r *model.Row) K { return k.to(model.KeyOf(n.Key, n.Fn, r)) }
-	var opts []operators.RouteOption
-	if !n.Ahead {
-		opts = b.route(n)
+	if n.Ahead {
+		of, _ := b.of.Partitions(b.i)
+		return k.flow(operators.KeyAhead(s, k.sd, key, func(key *K) int { return of[k.back(key)] }))
 	}
+	opts := b.route(n)
 	switch {
 	case n.Clocks == model.KeyClocks:
 		opts = append(opts, operators.WatermarkPer(operators.Key, ms(n.Delay)))
@@ -42,10 +43,6 @@ func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row])
 		opts = append(opts, operators.WatermarkPer(operators.Auto, ms(n.Delay)))
 	case n.Clocks > 0:
 		opts = append(opts, operators.WatermarkPer(operators.Keys(n.Clocks), ms(n.Delay)))
-	}
-	if n.Ahead {
-		of, _ := b.of.Partitions(b.i)
-		return k.flow(operators.KeyAhead(s, k.sd, key, func(key *K) int { return of[k.back(key)] }, opts...))
 	}
 	if n.Routed {
 		opts = append(opts, operators.RouteBy("bytes", func(key *K, groups int) int {

@@ -37,8 +37,8 @@ func (w *Workload) checkExchange(p *Params) error {
 		return errors.New("exchange global: windows close, and what is merged globally does not; use keyby, local, hot or ahead")
 	case how == "ahead" && p.Value(partitionBy) != "key":
 		return errors.New("exchange ahead: the source must have all items of a key in one partition; give --partition-by key")
-	case how == "ahead" && (p.Value(grain) == "auto" || p.Value(byProducer) == "true"):
-		return errors.New("exchange ahead: the source's tasks own the keys, so that no clocks are chosen there, and no paths meet: give --grain task, key or keys:N, without --by-producer")
+	case how == "ahead" && p.Value(grain) != "task":
+		return fmt.Errorf("exchange ahead: clocks of keys belong to a stream that is exchanged; leave out --grain %s", p.Value(grain))
 	case how == "ahead" && p.Value(partitioner) != "hash":
 		return fmt.Errorf("partitioner %s: with --exchange ahead a key is in the key group of its partition; leave it out", p.Value(partitioner))
 	case how != "local" && how != "hot" && slices.Contains(w.Options, mergeItems) && p.Value(mergeItems) != "0":
@@ -82,7 +82,7 @@ func windowed[T, A any](p *Params, in *Input, events operators.Stream[T], name s
 func keyedBy[T any](p *Params, in *Input, events operators.Stream[T], name string, key func(v *T) int64) operators.KeyedStream[int64, T] {
 	if p.Value(exchange) == "ahead" {
 		parts := max(1, in.Partitions)
-		return operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) }, p.clocks(in)...)
+		return operators.KeyAhead(events, serde.Int64, key, func(k *int64) int { return partition(*k, parts) })
 	}
 	return served(p, operators.KeyBy(events, name, serde.Int64, key, p.route(in)...))
 }

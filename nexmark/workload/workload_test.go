@@ -87,7 +87,7 @@ func answers(t *testing.T, w *Workload, own map[string]string, seed uint64) {
 func TestExchanges(t *testing.T) {
 	for _, how := range []string{
 		"kw local", "kw local merge-items 7 aggregate list", "kw keyby aggregate items", "kw ahead aggregate items", "kw ahead", "kw keyby item-cost 10us", "ysb local merge-items 50", "ysb ahead partition-by key", "lvd local", "lvd ahead partition-by key", "count global",
-		"kw ahead partition-by key grain key", "ysb ahead partition-by key grain keys:16", "lvd ahead partition-by key grain key", "kw hot", "ysb hot merge-items 50 partitioner modulo", "kw keyby partitioner modulo", "lvd local partitioner modulo", "count keyby partitioner modulo", "count global partitioner modulo",
+		"kw hot", "ysb hot merge-items 50 partitioner modulo", "kw keyby partitioner modulo", "lvd local partitioner modulo", "count keyby partitioner modulo", "count global partitioner modulo",
 		"bridge keyby partitioner modulo", "ride keyby partitioner modulo",
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -109,19 +109,18 @@ func TestExchanges(t *testing.T) {
 // Exchanges that a workload does not have, and options that say nothing together, are refused.
 func TestExchangeOptions(t *testing.T) {
 	for bad, text := range map[string]string{
-		"kw exchange none":                               "use keyby or local or hot or global or ahead",
-		"kw exchange global":                             "exchange global: windows close, and what is merged globally does not; use keyby, local, hot or ahead",
-		"count exchange local":                           "exchange local: there are no windows to merge; use keyby or global",
-		"lvd exchange ahead":                             "exchange ahead: the source must have all items of a key in one partition; give --partition-by key",
-		"ysb exchange ahead partition-by key grain auto": "exchange ahead: the source's tasks own the keys, so that no clocks are chosen there",
-		"kw exchange ahead partition-by key grain key by-producer true": "and no paths meet: give --grain task, key or keys:N, without --by-producer",
-		"kw exchange ahead partition-by key partitioner modulo":         "partitioner modulo: with --exchange ahead a key is in the key group of its partition; leave it out",
-		"count partitioner random":                                      "use hash or modulo",
-		"kw merge-items 7":                                              "merge-items 7: only partial results are merged; give --exchange local",
-		"kw exchange local item-cost 20us":                              "item-cost 20us: what a task gets with --exchange local is not an item; use keyby",
-		"kw item-cost -1us":                                             "use 0s to 1s",
-		"kw exchange local merge-items -1":                              "use a whole number, 0 to 1073741824",
-		"kw exchange ahead partition-by key merge-items 2":              "merge-items 2: only partial results are merged; give --exchange local",
+		"kw exchange none":                                      "use keyby or local or hot or global or ahead",
+		"kw exchange global":                                    "exchange global: windows close, and what is merged globally does not; use keyby, local, hot or ahead",
+		"count exchange local":                                  "exchange local: there are no windows to merge; use keyby or global",
+		"lvd exchange ahead":                                    "exchange ahead: the source must have all items of a key in one partition; give --partition-by key",
+		"ysb exchange ahead partition-by key grain key":         "exchange ahead: clocks of keys belong to a stream that is exchanged; leave out --grain key",
+		"kw exchange ahead partition-by key partitioner modulo": "partitioner modulo: with --exchange ahead a key is in the key group of its partition; leave it out",
+		"count partitioner random":                              "use hash or modulo",
+		"kw merge-items 7":                                      "merge-items 7: only partial results are merged; give --exchange local",
+		"kw exchange local item-cost 20us":                      "item-cost 20us: what a task gets with --exchange local is not an item; use keyby",
+		"kw item-cost -1us":                                     "use 0s to 1s",
+		"kw exchange local merge-items -1":                      "use a whole number, 0 to 1073741824",
+		"kw exchange ahead partition-by key merge-items 2":      "merge-items 2: only partial results are merged; give --exchange local",
 	} {
 		words, own := strings.Fields(bad), map[string]string{}
 		for i := 1; i < len(words); i += 2 {

@@ -22,9 +22,7 @@ func (d *drawing) exchange() {
 					d.j.Gather(i)
 				}
 				n := &d.j.Nodes[i]
-				if n.Ahead, n.Groups, n.Parallelism = true, 0, 0; n.ByProducer {
-					n.Clocks, n.Delay, n.ByProducer = 0, 0, false
-				}
+				n.Ahead, n.Clocks, n.Delay, n.Groups, n.Parallelism = true, 0, 0, 0, 0
 			})
 		}
 	}

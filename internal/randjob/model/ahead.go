@@ -94,7 +94,7 @@ func (j *Job) checkAhead() error {
 	for i := range j.Nodes {
 		n := &j.Nodes[i]
 		if n.Ahead {
-			if _, ok := j.Partitions(i); !ok || n.Clocks == AutoClocks || n.ByProducer || n.Groups != 0 || n.Parallelism != 0 {
+			if _, ok := j.Partitions(i); !ok || n.Clocks != 0 || n.Groups != 0 || n.Parallelism != 0 {
 				return fmt.Errorf("node %d: its keys are not those of partitions", i)
 			}
 		}

@@ -35,7 +35,7 @@ const (
 	Pick      Op = "Pick"   // Out
 
 	// Stream → keyed stream.
-	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, ByProducer, Routed, Groups, Parallelism; Ahead: KeyAhead, without Groups, Parallelism
+	KeyBy Op = "KeyBy" // Key, Fn, Clocks, Delay, ByProducer, Routed, Groups, Parallelism; Ahead: KeyAhead
 	// Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Count (MergeItems), Point (MergeAt), Clocks, Delay, ByProducer,
 	// Groups, Parallelism; with CombineWindows.
 	PreAggregate Op = "PreAggregate"
