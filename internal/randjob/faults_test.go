@@ -176,7 +176,7 @@ func (r *run) savepoint(ctx context.Context, fault *model.Fault) (over bool, f *
 	m, err := r.running.Savepoint(limited, name, elsewhere)
 	switch {
 	case err != nil && limited.Err() != nil:
-		return false, failure(Stuck, "the savepoint is not made after %v: %v", stuckLimit, err)
+		return false, failure(Stuck, "the savepoint is not made after %v: %v\n%s", stuckLimit, err, r.status())
 	case err != nil && (strings.Contains(err.Error(), "has ended") || strings.Contains(err.Error(), errAway.Error())):
 		r.played.Skipped++
 		return false, nil

@@ -25,7 +25,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if err := j.stay(); err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
-	defer j.leave()
+	j.leave() // the tasks may end amid a step: who waits for that waits until the job has ended
 	cfg := j.executor.Config()
 	if !cfg.Protocol.Capabilities().KeepsChanges {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
@@ -38,6 +38,10 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if err := j.adopted(ctx); err != nil {
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
+	if err := j.stay(); err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", name, err)
+	}
+	defer j.leave()
 	described, err := described(ctx, cfg)
 	if err != nil {
 		return nil, err
